@@ -40,16 +40,16 @@ def _():
     | 16 | 0.84 ms, ×1.78 | 5.30 ms, ×1.00 |
     | 64 | 2.01 ms, ×4.28 | 5.30 ms, ×1.00 |
 
-    On the GPU, 64 tokens cost as much as one. The pass reads all weights in 4.8 ms, and up to 150 tokens
-    their arithmetic (32 µs per token) takes less time than that. On the CPU, more tokens are cheap but
-    not free.
+    On the GPU, 64 tokens cost as much as one. A pass takes 0.5 ms of fixed overhead and 4.8 ms to read
+    all weights. Up to 150 tokens, the arithmetic (32 µs per token) takes less time than reading the
+    weights. On the CPU, more tokens are cheap but not free.
 
-    A prefill uses this because it knows all its tokens. A decode does not: its next input is the token
-    that it is about to sample. **Speculative decoding** therefore guesses. A cheap **draft** model
-    proposes the next k tokens, the **draft tokens**. The **target**, the model whose text we want,
-    computes the last token and all k draft tokens in one **verifying pass**. Its logits say, after each
-    of them, what the target would have chosen. Draft tokens that the target accepts needed no pass of
-    their own.
+    A prefill computes many tokens in one pass, because it knows them all. A decode does not: its next
+    input is the token that it is about to sample. **Speculative decoding** therefore guesses. A cheap
+    **draft** model proposes the next k tokens, the **draft tokens**. The **target**, the model whose text
+    we want, computes the last token and all k draft tokens in one **verifying pass**. After each of these
+    tokens, its logits show the token that the target would choose next. An accepted draft token needs no
+    pass of its own.
 
     Any cheap model can be the draft. Ours is a table: how often did each character follow each pair of
     characters in the target's training text?
@@ -112,11 +112,11 @@ def _(TrigramDraft, drafts, load_model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    (␣ is a space, ⏎ a line break.) The two often prefer the same character. With *greedy* decoding
-    (temperature 0) the rule is simple: accept draft tokens as long as each is the target's most likely
-    token. The first one that is not is rejected with all draft tokens after it, and the target's own
-    choice takes its place. If all k are accepted, the last row of logits gives one more token, the
-    **bonus**. So a verifying pass yields at least one token and at most k + 1.
+    (␣ is a space, ⏎ a line break.) The target and the draft often prefer the same character. With
+    *greedy* decoding (temperature 0) the rule is simple: accept draft tokens as long as each is the
+    target's most likely token. The first one that is not is rejected with all draft tokens after it, and
+    the target's own choice takes its place. If all k are accepted, the last row of logits gives one more
+    token, the **bonus**. So a verifying pass yields at least one token and at most k + 1.
     """)
     return
 
@@ -130,8 +130,9 @@ def _():
         ("About 12", "About 20", "About 35", "About 55"),
         2,
         "**34 passes.** The draft proposed 130 tokens. The target checked 54 of them, because it "
-        "checks none after a rejected one, and accepted 26. The text is the oracle's, character by "
-        "character: with greedy decoding a bad draft costs time and never changes the text.",
+        "checks none after a rejected one, and accepted 26. The text is the same as without drafts, "
+        "character by character: with greedy decoding a bad draft costs time and never changes the "
+        "text.",
     )
     return
 
@@ -157,8 +158,8 @@ def _():
     ## The line that accepts or rejects
 
     The engine appends draft tokens to the rows of its decodes when it schedules a step, and `execute`
-    computes them like the tokens of a chunk. The marked line decides: `sample` calls
-    `rejection_sample`, which you write first, for each draft token up to the first rejected one. The
+    computes them like the tokens of a chunk. The marked line decides which draft tokens to keep: `sample`
+    calls `rejection_sample` for each of them until one is rejected. You write that function first. The
     line after it, `update`, rolls back the KV cache with your `roll_back_kv`.
     """)
     return
@@ -230,8 +231,8 @@ def _(bar, drafts):
     Blue is min(p, q), accepted; orange is proposed too often and rejected; grey is still missing.
 
     1. A token comes out as an accepted draft token with probability q · min(1, p / q) = **min(p, q)**.
-    2. So **max(0, p − q)** of its share p is missing. Over all tokens as much is missing as is
-       rejected, because p and q both sum to 1.
+    2. So **max(0, p − q)** of its share p is missing. Summed over all tokens, the missing probability
+       equals the rejected probability, because p and q both sum to 1.
     3. Therefore draw the replacement with the weights max(0, p − q). Then each token comes out with
        probability min(p, q) + max(0, p − q) = p, whatever the draft is.
     """
@@ -321,12 +322,12 @@ def _():
         "fast** is it really?",
         ("About 4.0", "About 3.4", "About 2.65", "About 1.4"),
         2,
-        "A pass yields 3.709 tokens on average, and a round takes 1 + 4 · 0.1 = 1.4 passes: **2.65 "
-        "times**. No draft reaches 4.0: at α = 1 a round yields 5 tokens in 1.4 passes, **3.57 times**. "
-        "The post's formula pays for one draft token instead of four, and it counts each draft token "
-        "by itself, as if those after a rejected one could stay. Its other number, *E[accepted] ≈ 2.71 "
-        "tokens/step*, is the mean number of accepted draft tokens; the target's own token makes it "
-        "3.71.",
+        "A pass yields 3.709 tokens on average. A round, four draft tokens and one verifying pass, "
+        "takes as long as 1 + 4 · 0.1 = 1.4 passes: **2.65 times**. No draft reaches 4.0: at α = 1 a "
+        "round yields 5 tokens in 1.4 passes, **3.57 times**. The post's formula pays for one draft "
+        "token instead of four, and it counts each draft token by itself, as if those after a rejected "
+        "one could stay. Its other number, *E[accepted] ≈ 2.71 tokens/step*, is the mean number of "
+        "accepted draft tokens; the target's own token makes it 3.71.",
     )
     return
 
@@ -419,8 +420,8 @@ def _():
     after(
         "l08.four_times",
         mo.md(r"""
-    A draft token is lost when any draft token before it is rejected, so many draft tokens pay only at
-    a high acceptance rate: at α = 0.4 and c = 0.1 two are best. Speculation breaks even at α = 0.10
+    A draft token is lost when any draft token before it is rejected, so many draft tokens pay only at a
+    high acceptance rate. At c = 0.1, two are best for α = 0.4, and speculation breaks even at α = 0.10
     for k = 1, 0.17 for k = 2, 0.29 for k = 4 (the post says about 0.6) and 0.44 for k = 8.
     """),
     )
@@ -433,9 +434,9 @@ def _():
     ## Rolling back the KV cache
 
     The verifying pass computed K and V of all draft tokens, the rejected ones included. Here is one pass
-    of the run at the top: four draft tokens, of which one was accepted. The first row shows the token
-    whose K/V the cache holds at each position, 46 in all. The second row shows the text, up to the token
-    that the target added.
+    of the run at the top: four draft tokens, of which one was accepted. The cache holds 46 entries. The
+    first row shows the token to which each of them belongs. The second row shows the text, up to the
+    token that the target added.
 
     | position | … | 39 | 40 | 41 | 42 | 43 | 44 | 45 |
     |:--|:-:|:-:|:-:|:-:|:-:|:-:|:-:|:-:|
@@ -478,10 +479,11 @@ def _():
     mo.md(r"""
     ## Your engine with drafts
 
-    The real engine speculates for every decode of a step. It drafts as many tokens as the token budget
-    has room for, verifies all rows in one pass, and calls your `rejection_sample` for each draft token
-    and your `roll_back_kv` for each request. The model computes in float64, so that rounding cannot flip
-    a character. Three requests decode greedily; one of them arrives later.
+    The real engine speculates for every decode of a step. It drafts up to four tokens for each decode,
+    fewer if the token budget has no room, verifies all rows in one pass, and calls your
+    `rejection_sample` for each draft token and your `roll_back_kv` for each request. The model computes
+    in float64, so that rounding cannot flip a character. Three requests decode greedily; one of them
+    arrives later.
     """)
     return
 
@@ -500,7 +502,7 @@ def _(
     exact = load_model(dtype=torch.float64)
     greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
     earlier = load_policies("l08_speculation")  # what you wrote in earlier lessons and passed
-    # Runs in a process of its own with functions that are not the reference's.
+    # Policies other than the reference's run in a process of their own.
     run_with = replays(
         lambda policies: Engine(exact, greedy, policies, draft=draft), runs.three_requests, 300
     )
@@ -553,20 +555,22 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## The same distribution, another text
+    ## The same distribution, a different text
 
-    At temperature 1 the same seed gives **another text** with drafts than without. An accepted token was
-    drawn by the draft, with the draft's random number. How many draft tokens fit into a pass also
-    depends on the other requests, so they change the text too. Speculative decoding promises the same
+    At temperature 1 and with the same seed, the text with drafts **differs** from the text without: the
+    draft drew every accepted token, with its own random number. The other requests change the text too,
+    because they affect how many draft tokens fit into a pass. Speculative decoding promises the same
     *distribution* of texts.
 
     /// details | Could the same seed give the same text?
 
     It could, at a price: let target and draft draw with the same random numbers, and keep a draft token
     only if the target draws it too ([arXiv 2408.07978](https://arxiv.org/abs/2408.07978)). Measured with
-    our model and its draft at k = 4 and temperature 1, one shared number per position yields 1.74 tokens
-    per pass, shared Gumbel noise 2.11, and your rule 2.21. No rule accepts more draft tokens than yours,
-    so the engine uses yours.
+    our model and its draft at k = 4 and temperature 1, one shared random number per position yields 1.74
+    tokens per pass, shared Gumbel noise (a random number for each token of the vocabulary) 2.11, and your
+    rule 2.21. No rule that decides one position at a time accepts more draft tokens than yours, so the
+    engine uses yours. *Block verification* ([arXiv 2403.10444](https://arxiv.org/abs/2403.10444)) decides
+    about all k together: it accepts a few more and keeps the distribution.
     ///
 
     How do you test a promise about a distribution? By counting:
@@ -590,9 +594,9 @@ def _(acceptance, draft, exact, rejection_sample_attempt, runs, whose):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Counting finds large errors, and only where p and q differ. The bars of the three tokens find any
-    error, because they sum over every u and v instead of sampling. The check of 8.1 computes its
-    distribution exactly in the same way.
+    Counting finds large errors, and only where p and q differ. The bar chart after exercise 8.1 shows
+    even a small error for its p and q, because it sums over every u and v instead of sampling. The check
+    of that exercise computes your function's distribution exactly in the same way.
 
     ## Break it
 
@@ -601,8 +605,8 @@ def _():
 
     ### Exhibit A: the text drifts away
 
-    Our engine would refuse this rollback with an error. So it runs in the smallest possible speculative
-    decoder, greedy and with one request, which does not check it.
+    Our engine would refuse a wrong rollback with an error. The function below therefore runs in a minimal
+    speculative decoder, greedy and with one request, that does not check the rollback.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -624,7 +628,7 @@ def _(draft, exact, exhibits):
 def _():
     predict(
         "l08.ghosts",
-        "Nothing crashes, the first characters are right, and then the text is another one. **What is "
+        "Nothing crashes, the first characters are right, and then the text goes wrong. **What is "
         "broken?**",
         (
             "The draft drafts from the wrong text",
@@ -635,9 +639,9 @@ def _():
         2,
         "Compare the last two columns: the cache holds more entries than the text has tokens. Every "
         "rejected draft token leaves an entry that all later tokens attend to, and these entries add "
-        "up. The acceptance rate drops too, because the target continues a text that the draft has "
-        "never seen. In production, an acceptance rate that falls with the length of the answer is "
-        "the symptom to look for.",
+        "up. The acceptance rate drops too, because the target attends to rejected tokens that the "
+        "draft does not see. In production, an acceptance rate that falls with the length of the "
+        "answer is the symptom to look for.",
     )
     return
 
@@ -653,10 +657,10 @@ def _():
     mo.md(r"""
     ### Exhibit B: the benchmark that knew the answers
 
-    Another popular draft looks up the last five characters in the text written so far and proposes what
-    followed them there. It also learns from the server's answers. A benchmark runs its four prompts once
-    as a warm-up and then again with the clock running. In between, `draft_memory` decides what the draft
-    remembers.
+    Another popular draft looks up the last five characters in the text written so far and proposes the
+    characters that followed them there. It also learns from the server's answers. A benchmark runs its
+    four prompts once as a warm-up and then again with the clock running. In between, `draft_memory`
+    decides what the draft remembers.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -680,7 +684,7 @@ def _():
     predict(
         "l08.knew",
         "The texts are right in both runs, and the measured run takes far fewer passes. **What is wrong "
-        "with the figure?**",
+        "with the measured speed?**",
         (
             "The measured run is greedy, the warm-up was not",
             "The draft looks the answers up: it remembers them",
@@ -689,10 +693,10 @@ def _():
         ),
         1,
         "The draft proposes what the target has just written for the same prompts. With greedy decoding "
-        "a draft cannot make a text wrong, so no test of texts notices. Only the speed is wrong: no "
-        'other prompt will see it. Let the draft remember nothing, `return ""`, or measure with new '
-        "prompts. (If your users do repeat prompts, this memory is a feature; then measure it on such a "
-        "load.)",
+        "a draft cannot make a text wrong, so no test of texts notices. Only the speed is wrong: new "
+        'prompts will not reach it. Let the draft remember nothing (`return ""`), or measure with new '
+        "prompts. If your users do repeat prompts, this memory is a feature: then measure it on such a "
+        "load.",
     )
     return
 
@@ -715,9 +719,9 @@ def _():
     mo.md(r"""
     ## Measure it, including where it loses
 
-    **How many draft tokens are accepted?** Eight openings, 64 characters each, our model and its table
-    as the draft, k = 4. α is the number of accepted draft tokens per checked one, and the fourth column
-    is 8.2 with this α.
+    **How many draft tokens are accepted?** Eight openings, 64 characters each, our model and its table as
+    the draft, k = 4. α is the number of accepted draft tokens per checked one, and the fourth column is
+    `expected_tokens` (exercise 8.2) with this α.
     """)
     return
 
@@ -735,7 +739,7 @@ def _():
     - **The formula is close but not exact.** It assumes that every draft token is accepted with the same
       probability. Text has easy places, such as the rest of a word, and hard ones, such as its first
       letter. With greedy decoding the first draft token is accepted 48 % of the time, but the third one,
-      if it is checked at all, 63 %: it is then in the middle of something easy.
+      if it is checked at all, 63 %: it is then usually inside an easy place.
     - **A high temperature does no harm here.** α is 0.54, 0.60 and 0.58 at temperatures 0, 1 and 2,
       because our engine draws the draft at the target's temperature, and two flat distributions overlap
       well. A draft that is always greedy loses more of its tokens the flatter p is.
@@ -757,10 +761,10 @@ def _(draft, measured, model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    (Each number comes from a few dozen short steps, so run the cell again and it changes.) The draft
-    costs next to nothing, because it is a table. The gain is lost to an assumption of every formula
-    above: **a pass over five tokens takes as long as a pass over one**. On a CPU every token costs time,
-    and with a batch of eight the pass computes 40 tokens instead of 8.
+    The numbers change from run to run, because each comes from only a few dozen short steps. The draft
+    costs next to nothing, because it is a table. Every formula above assumes that **a pass over five
+    tokens takes as long as a pass over one**. On a CPU this is wrong, which costs most or all of the
+    gain: every token takes time, and with a batch of eight the pass computes 40 tokens instead of 8.
 
     **What happens on a GPU?** With k = 4 every request brings five tokens to the pass instead of one.
     Once their arithmetic takes longer than reading the weights, each further token costs time there too.
@@ -785,9 +789,9 @@ def _(Curves, accepted, measured):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **How many tokens should we draft?** The same openings through the engine with your functions, at
-    temperature 1 and with up to eight draft tokens. Choose the machine whose costs the forward passes are
-    charged; drafting is free here.
+    **How many tokens should we draft?** The engine serves the same openings with your functions, at
+    temperature 1 and with up to eight draft tokens. Choose the machine whose cost applies to the forward
+    passes; drafting is free here.
     """)
     return
 
@@ -821,10 +825,11 @@ def _():
     that makes one request fast makes a large batch slow.
 
     **When should the engine stop drafting?** The post switches drafts off in a batch that is 80 % full,
-    near a deadline and for urgent requests. It also suggests backing off by a request's own acceptance
-    rate, which the fleet of lesson 9 will do: after 16 checked draft tokens, a request below the
-    break-even rate (0.29 at k = 4 and c = 0.1) stops drafting. If no draft token is ever accepted, this
-    costs 5 % instead of 28 % of the speed (modelled, 128 new tokens per request).
+    near a deadline and for urgent requests. It also suggests switching drafts off by a request's own
+    acceptance rate, which the fleet of lesson 9 will do: after 16 checked draft tokens, a request below
+    the break-even rate (0.29 at k = 4 and c = 0.1) stops drafting. If no draft token is ever accepted,
+    speculation then costs 5 % of the speed; without the rule it costs 28 % (modelled, 128 new tokens per
+    request).
     """)
     return
 
@@ -849,7 +854,7 @@ def _():
     |:---|:---|:---|
     | the draft | `--speculative-config`, or `--spec-method` and `--spec-model` | `--speculative-algorithm` |
     | `num_draft_tokens`, k | `--spec-tokens` | `--speculative-num-steps`, `--speculative-num-draft-tokens` |
-    | `rejection_sample` | `vllm/v1/sample/rejection_sampler.py`; replacements are *recovered* tokens | `--speculative-use-rejection-sampling`; by default target-only sampling |
+    | `rejection_sample` | `vllm/v1/sample/rejection_sampler.py`; replacements are *recovered* tokens | `--speculative-use-rejection-sampling`; by default *target-only* sampling, which does not use q |
     | lookup draft (exhibit B) | method `ngram` | `NGRAM` |
     | tokens per pass | 1 + accepted / drafts, from `vllm:spec_decode_num_accepted_tokens` and `_num_drafts` | `sglang:spec_accept_length` |
     | acceptance rate | accepted / *proposed*, `vllm:spec_decode_num_draft_tokens`; ours is accepted / *checked* | `sglang:spec_accept_rate` |
@@ -860,13 +865,16 @@ def _():
     - **EAGLE-3** ([2503.01840](https://arxiv.org/abs/2503.01840)): a small draft model that reads the
       hidden states of several target layers. vLLM: `eagle3`; SGLang: `EAGLE3`.
     - **A separate small model**, as in the paper. vLLM: `draft_model`; SGLang: `STANDALONE`.
-    - A *tree* of draft tokens, which **Medusa** introduced
-      ([2401.10774](https://arxiv.org/abs/2401.10774)), covers several continuations in one pass. SGLang
-      drafts trees when `--speculative-eagle-topk` is above 1.
-    - In vLLM the scheduler subtracts rejected tokens from `num_computed_tokens`, which is your 8.4.
-      Drafts are greedy by default, so q is 1 for the draft token (`draft_sample_method`).
-    - Both have options that accept more and change the distribution: `rejection_sample_method` other than
-      `standard` in vLLM, `--speculative-accept-threshold-single` below 1 in SGLang.
+    - A *tree* of draft tokens covers several continuations in one pass, as in **SpecInfer**
+      ([2305.09781](https://arxiv.org/abs/2305.09781)) and **Medusa**
+      ([2401.10774](https://arxiv.org/abs/2401.10774)). SGLang drafts trees when
+      `--speculative-eagle-topk` is above 1.
+    - In vLLM the scheduler subtracts rejected tokens from `num_computed_tokens`, as your `roll_back_kv`
+      does from the KV tokens. Drafts are greedy by default, so q is 1 for the draft token
+      (`draft_sample_method`).
+    - vLLM's `rejection_sample_method` `block` is block verification, which keeps the distribution; `fly`
+      and `synthetic` (for benchmarks) change it. SGLang accepts more and changes it with
+      `--speculative-accept-threshold-single` below 1.
     - The rule is Algorithm 1 of Leviathan, Kalman and Matias
       ([2211.17192](https://arxiv.org/abs/2211.17192)), your `expected_tokens` their Equation 1 and your
       `speedup` their Theorem 3.8. Chen et al. ([2302.01318](https://arxiv.org/abs/2302.01318)) have the
@@ -880,9 +888,9 @@ def _():
       sampler changed the target's probabilities in place while it drew the replacement.
       [transformers #47932](https://github.com/huggingface/transformers/issues/47932): the q in the ratio
       was not the q from which the token was drawn.
-    - **Cost.** [llama.cpp #3649](https://github.com/ggml-org/llama.cpp/issues/3649): slower than hoped for
-      on an A100. The maintainer computes what you did: so many tokens at the draft's speed, so many at
-      the speed of a *small batch* of the target.
+    - **Cost.** [llama.cpp #3649](https://github.com/ggml-org/llama.cpp/issues/3649): slower than expected
+      on an A100. The maintainer computes what you did: the time to draft the tokens plus the time of the
+      target for a *small batch*.
     - **Cache.** [mlxcel #994](https://github.com/lablup/mlxcel/issues/994): the draft's own cache was
       rolled back two entries too far in every round, and acceptance fell.
       [vLLM #9730](https://github.com/vllm-project/vllm/pull/9730): a wrong token in the draft's cache

@@ -73,7 +73,7 @@ FORMS = (
     ),
     Misconception(
         "wrong_type",
-        "The order of the two does not matter, and 1 is as good as True.",
+        "The order of the two values does not matter, and 1 is as good as True.",
         lambda value: (
             f"The first value, `kept`, is True or False, not {a_kind(parts(value)[0])}."
             if as_truth(parts(value)[0]) is None
@@ -124,8 +124,8 @@ MISCONCEPTIONS = (
     Misconception(
         "at_the_threshold",
         "Keep the draft token if u is at most the ratio.",
-        "u is at least 0 and below 1, so `u < ratio` has exactly the ratio's probability; with "
-        "`<=`, a token that the target never chooses could be kept.",
+        "u is at least 0 and below 1, so `u < ratio` is true with exactly the probability "
+        "`ratio`; with `<=`, a token that the target never chooses could be kept.",
         by_rule(lambda p, q, token, u: u * q[token] <= p[token]),
     ),
     Misconception(

@@ -105,7 +105,7 @@ def any_rate(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     near(expected_tokens),
     MISCONCEPTIONS,
-    "Ask of each token that a pass may yield how likely it is to be yielded, and add these up.",
+    "Find the probability of each token that a pass may yield, and add these probabilities up.",
     draw=draw_number,
     evidence=[(rate, k) for rate in (0.0, 0.25, 0.5, 0.7, 0.85, 0.95) for k in (1, 2, 3, 4, 6)],
 )

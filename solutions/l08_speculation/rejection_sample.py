@@ -67,8 +67,8 @@ def exactly(
 BELOW_1 = math.nextafter(1, 0)
 NEARLY_1 = 0.999999
 NOT_REACHED = (
-    "This `v` is just below 1, and rounding (in float32 far more) keeps your running sum from "
-    "reaching it: in that case take the last token with a weight above 0."
+    "This `v` is just below 1, and your running sum, rounded at every step, never exceeds it (in "
+    "float32 this is far more frequent): in that case take the last token with a weight above 0."
 )
 
 
@@ -83,8 +83,8 @@ def draw_call(name: str, args: Args) -> str:
 JUDGE = Comparison(
     rejection_sample,
     MISCONCEPTIONS,
-    "Decide two things in order: by `u` whether the draft token is kept, and if it is not, by `v` "
-    "which token replaces it.",
+    "First `u` decides whether the draft token is kept. If it is not, `v` decides which token "
+    "replaces it.",
     evidence=[
         (p, q, token, u, v)
         for p, q in (
@@ -152,7 +152,7 @@ EXERCISE = Exercise(
             "`draft_token` was drawn from `draft_probs`.",
             "`u` and `v` are uniform random numbers, at least 0 and below 1. The draft token is "
             "accepted if `u` is below its acceptance probability.",
-            "If it is rejected, `v` draws the replacement by the weights that the text derives. Go "
+            "If it is rejected, `v` draws the replacement by the weights derived above. Go "
             "through the tokens from 0 up and take the first one at which the running sum of the "
             "weights exceeds `v` times the sum of all weights.",
             "Over many drafts each token then comes out as often as p says, whatever q is.",

@@ -48,7 +48,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "keeps_rejected",
-        "Computed K/V need not be computed again, so keep all of it.",
+        "Computed K/V need not be computed again, so keep all K/V.",
         "The K/V of a rejected draft token belongs to a token that is not in the text; if you keep "
         "it, every later token attends to it.",
         lambda kv_tokens_used, drafted, accepted: kv_tokens_used,
@@ -62,9 +62,9 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "counts_the_drawn",
-        "The text grows by one more token than is accepted, and so does the cache.",
+        "The text grows by the accepted draft tokens and one more token, and so does the cache.",
         "The token that the target added was in no pass yet, so it has no K/V: the next pass "
-        "computes that.",
+        "computes its K/V.",
         lambda kv_tokens_used, drafted, accepted: kv_tokens_used - drafted + accepted + 1,
     ),
     Misconception(
@@ -155,8 +155,8 @@ def outcome(kept: int, computed: str, stays: str, drawn: str) -> str:
             f"text has {drawn} there"
         )
     return (
-        f"position {kept}, {stays[kept]}, has lost its K/V, and the next pass begins with the "
-        f"{drawn} at position {right} and does not compute it"
+        f"position {kept}, {stays[kept]}, has lost its K/V, and no pass computes it again: the "
+        f"next one begins with the {drawn} at position {right}"
     )
 
 
@@ -201,8 +201,8 @@ EXERCISE = Exercise(
         rules=(
             "Returns how many KV tokens a request keeps after a verifying pass, counted from the "
             "front: those of all computed tokens that are in the text, and no others.",
-            "The pass computed the last known token and `num_drafted` draft tokens. After it the "
-            "request has `kv_tokens_used` KV tokens, these included.",
+            "The pass computed the last known token and `num_drafted` draft tokens. After the "
+            "pass the request has `kv_tokens_used` KV tokens, including those of the pass.",
             "The first `num_accepted` draft tokens stay in the text. After them comes a token that "
             "the target added after the pass.",
         ),
@@ -219,7 +219,8 @@ EXERCISE = Exercise(
         "of them are in the text afterwards, at the same position?",
         "Everything up to the last accepted draft token is in the text and keeps its K/V. The "
         "target's token was in no pass yet. How many draft tokens come after the accepted ones?",
-        "The K/V of the rejected draft tokens is at the end. Count these tokens and subtract.",
+        "The K/V of the rejected draft tokens is at the end. Count these tokens and subtract their "
+        "number from `kv_tokens_used`.",
     ),
     right=(roll_back_kv, from_before_the_pass, by_marks),
     misconceptions=MISCONCEPTIONS,

@@ -73,16 +73,17 @@ MISCONCEPTIONS = (
     NOT_FINITE,
     mistaken(
         "charged_once",
-        "A round costs one `draft_cost`.",
+        "A round pays `draft_cost` once.",
         "The draft model runs once for each draft token, one after the other, so a round pays for "
         "k drafts, not for one.",
         tokens_over(lambda rate, k, c: 1 + c),
     ),
     mistaken(
         "charged_once_each_alone",
-        "A round yields 1 + kα tokens and costs one `draft_cost`.",
-        "Both errors make it look better: a draft token counts only if all before it were "
-        "accepted, so tokens are not 1 + kα, and the draft runs k times in a round, not once.",
+        "A round yields 1 + kα tokens and pays `draft_cost` once.",
+        "Two errors make speculation look faster than it is. A draft token counts only if all "
+        "before it were accepted, so a round yields fewer than 1 + kα tokens, and the draft runs k "
+        "times in a round, not once.",
         lambda rate, k, c: (1 + k * rate) / (1 + c),
     ),
     mistaken(*EACH_ALONE, over_the_round(lambda rate, k: 1 + k * rate)),
