@@ -111,16 +111,16 @@ def load_policies(before: str | None = None) -> LoadedPolicies:
     """
     from nanogpt.policies import Policies
 
-    wanted = [e for e in exercises() if e.part and (before is None or e.lesson < before)]
+    wanted = [e for e in exercises() if e.is_policy and (before is None or e.lesson < before)]
     mine: dict[str, Any] = {}
     problems: list[str] = []
     for item in wanted:
         function, problem = _load(item)
-        if function is not None and item.part:
-            mine[item.part] = function
+        if function is not None and item.is_policy:
+            mine[item.name] = function
         elif problem:
             problems.append(problem)
-    whose = {e.part: "yours" if e.part in mine else "reference" for e in wanted if e.part}
+    whose = {e.name: "yours" if e.name in mine else "reference" for e in wanted}
     return LoadedPolicies(Policies(**mine), whose, _sentence(len(mine), len(whose), problems))
 
 

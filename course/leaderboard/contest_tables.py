@@ -33,9 +33,9 @@ def contest_table(functions: Functions, names: Sequence[str] = NAMES, seeds: int
 
     Under the first public seeds. Raises: ValueError for a function that the contest does not ask.
     """
-    for part in functions:
-        if part not in PLAYED:
-            raise ValueError(f"the contest has no policy {part!r}; it has {', '.join(PLAYED)}")
+    for policy in functions:
+        if policy not in PLAYED:
+            raise ValueError(f"the contest has no policy {policy!r}; it has {', '.join(PLAYED)}")
     labels = [f"seed {seed}" for seed in range(seeds)]
     played = [[play_mine(name, i, i, functions) for i in range(seeds)] for name in names]
     return "\n\n".join(f"{markdown(each, labels)}\n\n{sentence(each)}" for each in played)
@@ -54,9 +54,9 @@ def table(rows: Sequence[Sequence[str]]) -> Table:
 def card_rows(card: Sequence[Contribution]) -> list[list[str]]:
     """What each policy brings, by workload: alone with the reference / among one's own."""
     rows = [["policy", *dict.fromkeys(each.workload for each in card)]]
-    for part in dict.fromkeys(each.part for each in card):
-        cells = [f"{each.alone:+} / {each.among:+}" for each in card if each.part == part]
-        rows.append([part, *cells])
+    for policy in dict.fromkeys(each.policy for each in card):
+        cells = [f"{each.alone:+} / {each.among:+}" for each in card if each.policy == policy]
+        rows.append([policy, *cells])
     return rows
 
 
@@ -79,13 +79,13 @@ def card_sentence(card: Sequence[Contribution]) -> str:
     """What the numbers of a report card mean, and which policy brings most."""
     sums: dict[str, int] = {}
     for each in card:
-        sums[each.part] = sums.get(each.part, 0) + each.alone
-    best = max(sums, key=lambda part: sums[part])
+        sums[each.policy] = sums.get(each.policy, 0) + each.alone
+    best = max(sums, key=lambda policy: sums[policy])
     most = f"{best} brings most: {_signed(sums[best])} in all."
     if sums[best] <= 0:
         most = "No policy alone brings more than the reference's."
-    problems = {each.part: each.problem for each in card if each.problem}
-    failed = [f"With {part} a run fails: {problem}." for part, problem in problems.items()]
+    problems = {each.policy: each.problem for each in card if each.problem}
+    failed = [f"With {policy} a run fails: {problem}." for policy, problem in problems.items()]
     what = "Points that a policy brings: with references for the others / among your own policies."
     return " ".join([what, most, *failed])
 

@@ -83,9 +83,9 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
     """
     answers = load_policies()
     mine: dict[str, SavedPolicy] = {
-        item.part: getattr(answers.policies, item.part)
+        item.name: getattr(answers.policies, item.name)
         for item in exercises()
-        if item.part in PLAYED and answers.whose.get(item.part) == "yours"
+        if item.name in PLAYED and answers.whose.get(item.name) == "yours"
     }
     sentences = [f"From your lessons: {_listed(mine)}."] if mine else []
     if file.exists():
@@ -144,7 +144,7 @@ class Contribution:
     all but this one. `problem` is why a run with it failed.
     """
 
-    part: str
+    policy: str
     workload: str
     alone: int
     among: int
@@ -154,31 +154,31 @@ class Contribution:
 def card_of(functions: Functions, names: Sequence[str], seed: int) -> list[Contribution]:
     """The report card, policy by policy, under one seed; a child process plays each workload."""
     card: list[Contribution] = []
-    mine = [part for part in PLAYED if part in functions]
+    mine = [policy for policy in PLAYED if policy in functions]
     for name in names:
         try:
             limit_s = PLAY_S * len(functions)
             card += run(contributions, functions, workload(name, seed), limit_s=limit_s)
         except RunError as error:
-            card += [Contribution(part, name, 0, 0, str(error)) for part in mine]
-    return sorted(card, key=lambda each: PLAYED.index(each.part))
+            card += [Contribution(policy, name, 0, 0, str(error)) for policy in mine]
+    return sorted(card, key=lambda each: PLAYED.index(each.policy))
 
 
 def contributions(functions: Functions, made: Workload) -> list[Contribution]:
     """What each of these policies brings in one workload. Plays them in this process."""
     scores: dict[frozenset[str], Score] = {}
 
-    def score(parts: set[str]) -> Score:
-        key = frozenset(parts)
+    def score(policies: set[str]) -> Score:
+        key = frozenset(policies)
         if key not in scores:
-            scores[key] = play(made, entry_of({part: functions[part] for part in parts}))
+            scores[key] = play(made, entry_of({policy: functions[policy] for policy in policies}))
         return scores[key]
 
     everything, reference = set(functions), score(set()).points
     card: list[Contribution] = []
-    for part in (part for part in PLAYED if part in functions):
-        alone, together = score({part}), score(everything)
-        among = together.points - score(everything - {part}).points
+    for policy in (policy for policy in PLAYED if policy in functions):
+        alone, together = score({policy}), score(everything)
+        among = together.points - score(everything - {policy}).points
         problem = alone.problem or together.problem
-        card.append(Contribution(part, made.name, alone.points - reference, among, problem))
+        card.append(Contribution(policy, made.name, alone.points - reference, among, problem))
     return card

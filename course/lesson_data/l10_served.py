@@ -226,7 +226,7 @@ def card_table(earlier: LoadedPolicies, name: str = "urgent") -> str:
             "lesson 1 or 2."
         )
     card = card_of(functions, [name], 0)
-    rows = [f"| `{each.part}` | {each.alone:+} | {each.among:+} |" for each in card]
+    rows = [f"| `{each.policy}` | {each.alone:+} | {each.among:+} |" for each in card]
     head = f"| policy | {name}: with the reference | among your own |\n|:--|--:|--:|\n"
     return f"{card_sentence(card)}\n\n{head}" + "\n".join(rows)
 

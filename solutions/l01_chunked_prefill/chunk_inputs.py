@@ -178,7 +178,7 @@ EXERCISE = Exercise(
     title="The inputs of a chunk",
     minutes=6,
     points=2,
-    part="chunk_inputs",
+    is_policy=True,
     task=Task(
         signature="chunk_inputs(tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: "
         "int) -> tuple[list[int], list[int], bool]",

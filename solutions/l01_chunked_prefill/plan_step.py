@@ -161,7 +161,7 @@ EXERCISE = Exercise(
     title="The plan of a step",
     minutes=15,
     points=4,
-    part="plan_step",
+    is_policy=True,
     task=Task(
         signature="plan_step(decodes: list[int], prefilling: list[tuple[int, int]], waiting: "
         "list[tuple[int, int]], token_budget: int) -> list[tuple[int, int]]",

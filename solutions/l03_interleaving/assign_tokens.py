@@ -127,7 +127,7 @@ EXERCISE = Exercise(
     title="Returning each token to its request",
     minutes=4,
     points=1,
-    part="assign_tokens",
+    is_policy=True,
     task=Task(
         signature="assign_tokens(batch_ids: list[int], active_ids: list[int], sampled: list[int]) "
         "-> dict[int, int]",

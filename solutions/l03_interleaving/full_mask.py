@@ -199,7 +199,7 @@ EXERCISE = Exercise(
     title="The attention mask of a padded step",
     minutes=15,
     points=5,
-    part="full_mask",
+    is_policy=True,
     task=Task(
         signature="full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
         "torch.Tensor",

@@ -114,7 +114,7 @@ EXERCISE = Exercise(
     title="Rows of unequal length",
     minutes=8,
     points=2,
-    part="prepare_inputs",
+    is_policy=True,
     task=Task(
         signature="prepare_inputs(token_ids: list[list[int]], num_computed_tokens: list[int], "
         "num_scheduled_tokens: list[int]) -> tuple[list[list[int]], list[list[int]]]",

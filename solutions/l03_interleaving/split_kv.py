@@ -203,7 +203,7 @@ EXERCISE = Exercise(
     title="Splitting the K/V back out",
     minutes=8,
     points=2,
-    part="split_kv",
+    is_policy=True,
     task=Task(
         signature="split_kv(k: torch.Tensor, context_lens: list[int], num_scheduled_tokens: "
         "list[int]) -> list[torch.Tensor]",

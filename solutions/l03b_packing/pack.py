@@ -198,7 +198,7 @@ EXERCISE = Exercise(
     title="A step in one flat row",
     minutes=10,
     points=3,
-    part="pack",
+    is_policy=True,
     task=Task(
         signature="pack(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
         "tuple[list[int], list[int], torch.Tensor]",

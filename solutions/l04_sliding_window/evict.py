@@ -197,7 +197,7 @@ EXERCISE = Exercise(
     title="Evict what no later token sees",
     minutes=10,
     points=3,
-    part="evict",
+    is_policy=True,
     task=Task(
         signature="evict(k: torch.Tensor, v: torch.Tensor, window: int, sinks: int) -> "
         "tuple[torch.Tensor, torch.Tensor]",

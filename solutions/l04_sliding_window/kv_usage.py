@@ -157,7 +157,7 @@ EXERCISE = Exercise(
     title="KV tokens at the peak of a step, and after it",
     minutes=8,
     points=2,
-    part="kv_usage",
+    is_policy=True,
     task=Task(
         signature="kv_usage(num_computed_tokens: int, num_scheduled_tokens: int, window: int | "
         "None, sinks: int) -> tuple[int, int]",

@@ -197,7 +197,7 @@ EXERCISE = Exercise(
     title="Allocate blocks",
     minutes=6,
     points=2,
-    part="allocate",
+    is_policy=True,
     task=Task(
         signature="allocate(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) "
         "-> list[int] | None",

@@ -211,7 +211,7 @@ EXERCISE = Exercise(
     title="Find the longest cached prefix",
     minutes=8,
     points=3,
-    part="longest_match",
+    is_policy=True,
     task=Task(
         signature="longest_match(hashes: list[str], cached: dict[str, int], num_tokens: int, "
         "size: int) -> tuple[list[int], int]",

@@ -140,7 +140,7 @@ EXERCISE = Exercise(
     title="Accept or replace a draft token",
     minutes=12,
     points=4,
-    part="rejection_sample",
+    is_policy=True,
     task=Task(
         signature="rejection_sample(target_probs: list[float], draft_probs: list[float], "
         "draft_token: int, u: float, v: float) -> tuple[bool, int]",

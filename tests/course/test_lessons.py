@@ -217,7 +217,7 @@ def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom_unsolved_and_so
     assert exported.statuses == dict.fromkeys(ids, "not_started")
     assert path.stem not in STEMS or exported.num_widgets > 0
     assert exported.solved == dict.fromkeys(ids, "passed")
-    if any(item.part for item in exercises):
+    if any(item.is_policy for item in exercises):
         only_unsolved = sentences(exported.texts) - sentences(notebooks.solved(path.stem).texts)
         assert any(re.search(r"\breference\b", text) for text in only_unsolved)
 

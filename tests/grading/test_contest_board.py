@@ -87,7 +87,7 @@ def test_a_file_of_parts_plays_and_comes_before_passed_answers(work: Path, capsy
     mine = said["rounds"][0]["scores"]["mine"]
     assert said["policies"] == ["plan_step"] and not said["stopped"]
     assert mine["points"] == len(mine["kept"]) == 18
-    brought = {"part": "plan_step", "workload": "documents", "alone": 6, "among": 6, "problem": ""}
+    brought = {"policy": "plan_step", "workload": "documents", "alone": 6, "among": 6, "problem": ""}
     assert said["report_card"] == [brought]
 
 
@@ -223,8 +223,8 @@ def test_the_report_card_takes_each_part_in_and_out():
         raise ZeroDivisionError
 
     card = card_of({"plan_step": shortest_first(), "assign_tokens": broken}, ["documents"], 0)
-    by_part = {each.part: each for each in card}
-    plan, record = by_part["plan_step"], by_part["assign_tokens"]
+    by_policy = {each.policy: each for each in card}
+    plan, record = by_policy["plan_step"], by_policy["assign_tokens"]
     assert (plan.alone, plan.among) == (6, 0)  # with the other one, nothing is scored at all
     assert (record.alone, record.among) == (-12, -18)
     assert "With assign_tokens a run fails: " in card_sentence(card)
