@@ -119,11 +119,11 @@ EXERCISE = Exercise(
         steps=("18, 47 and 56 are cached. The second 18 is another token, at another position.",),
     ),
     hints=(
-        "Of which tokens does the model not have K and V yet?",
+        "Which tokens have no K and V yet?",
         "The cached tokens are the first num_cached of the list. Which index does the first token "
         "without K and V have?",
-        "A slice takes everything from an index on. Try yours on a prompt of which nothing is "
-        "cached, and on a text of which only the last token is not cached.",
+        "A slice takes everything from an index on. Try yours on a prompt with nothing cached, and "
+        "on a text in which only the last token is not cached.",
     ),
     right=(next_inputs, by_loop, from_the_end),
     misconceptions=MISCONCEPTIONS,
