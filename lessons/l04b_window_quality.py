@@ -509,7 +509,7 @@ def _():
 
     - An evicted token still acts through upper layers: information moves W positions per layer.
     - Measure a window with teacher-forced loss on a good model, and test recall separately. Agreement
-      of sampled texts can say anything.
+      of sampled texts depends on the prompt and on the random draws.
     - Here W = 16 adds 1.42 nats, mostly through layer 0, which averages the whole text.
     - The same 17 characters read anew cost only 0.07 nats: the model lacks training with a window, not
       information.

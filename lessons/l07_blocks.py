@@ -594,9 +594,10 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: one request leaves
+    ### Exhibit B: one request finishes
 
-    Two requests begin alike. The first one finishes soon. Then a third request comes and needs blocks.
+    The prompts of two requests begin alike. The first request finishes soon. Then a third request
+    arrives and needs blocks.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -839,17 +840,16 @@ def _():
     | block size | 16, `--block-size` | 1, `--page-size` |
 
     - **Prefix caching is on by default in both.** vLLM hashes with `--prefix-caching-hash-algo sha256`.
-      It does not compare tokens after a hash matches, so a collision would give a request the K/V of
-      another text. With the 128 bits that your task asks for, two texts do not collide by accident.
-      Against a user who computes collisions, the hash also has to be a secure one, such as SHA-256.
+      It does not compare tokens after a hash matches, so a collision would give a request another text's
+      K/V. 128 bits prevent accidental collisions; SHA-256 also prevents computed ones.
     - **SGLang** keeps a radix tree
       ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)), in 0.5.23
       `UnifiedRadixCache`. A node holds a run of tokens and is split where texts diverge. vLLM evicts
       blocks, SGLang evicts nodes. With pages of one token, a prefix is shared to its last token.
       `--disable-radix-cache` turns the cache off.
     - **vLLM registers a block's hash when it allocates the block**, before the pass computes it. So even
-      requests that start in the same step can share. This is safe because vLLM does not discard a pass
-      and repeat it; exhibit C shows what happens in an engine that does.
+      requests that start in the same step can share. This is safe because vLLM does not discard a
+      pass and repeat it. The engine of exhibit C does.
     - **Copy-on-write**: this engine shares only full blocks, so it never copies one. vLLM V1 does the same,
       except for models that mix kinds of attention: there a hit may end inside a block, which is copied.
     - **With a sliding window** vLLM's `SlidingWindowManager` frees a block once no token in it is visible,

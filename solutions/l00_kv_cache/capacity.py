@@ -100,7 +100,7 @@ def is_formed(value: Any) -> bool:
 MISCONCEPTIONS = (
     Misconception(
         "not_three",
-        "6.7 requests fit.",
+        "A batch may be 6.7 requests.",
         "Return two ints and a finite number: `return kv_tokens, batch_size, tokens_per_s`. A part "
         "of a request cannot run, so round down.",
         matches=lambda value: not is_formed(value),
@@ -111,7 +111,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_weights",
-        "GPU memory is there for the K/V.",
+        "All GPU memory holds K/V.",
         "The weights stay in GPU memory all the time, so K/V has only the remaining memory.",
         lambda *args: served(longer, (args[0] + args[1], *args[1:])),
     ),
