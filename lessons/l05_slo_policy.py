@@ -35,9 +35,9 @@ def _():
 
     This engine computes only prefills; the decodes run on other machines. To keep the numbers round, a
     *pass*, which is one forward over one or more whole prompts, takes 10 ms of overhead plus 0.1 ms of
-    arithmetic per token. (Lesson 0's cost of a step is `max(weight read, arithmetic) + overhead`. These
-    prompts are long enough for the arithmetic to be the larger of the two.) The model has 10 layers. All
-    times are modelled. Request 0 is the report, request 1 the voice request:
+    arithmetic per token. (Without K/V to read, lesson 0's cost of a step is
+    `max(weight read, arithmetic) + overhead`. These prompts are long enough for the arithmetic to be the
+    larger of the two.) The model has 10 layers. All times are modelled. Request 0 is the report, request 1 the voice request:
     """)
     return
 

@@ -73,12 +73,13 @@ def _():
 def _():
     predict(
         "l07.reserved",
-        "24 short chats each get a slot of 512 tokens, and each ends with about 60 tokens. Of the K/V "
-        "memory that is reserved while they run, **how much holds tokens**?",
+        "24 short chats each get a slot of 512 tokens, and each is about 60 tokens long when it "
+        "finishes. Of the K/V memory that is reserved while they run, **how much holds tokens**?",
         ("About 60 %", "About 35 %", "About 11 %", "About 2 %"),
         2,
-        "Counted over a run of 24 requests on this engine: **11 %**. They end with 63 tokens on "
-        "average, so even a finished text fills only 12 % of its slot, and it was shorter before.",
+        "Counted over a run of 24 requests on this engine: **11 %**. They finish with 63 tokens in "
+        "the cache on average, so even a finished text fills only 12 % of its slot, and it was shorter "
+        "before.",
     )
     return
 
@@ -100,8 +101,8 @@ def _():
             | blocks of 1 | 100.0 % |
 
             The waste is at most `block_size` − 1 tokens per request, all of it in the last block. Longer
-            texts waste less of a slot, but still most of it: 60 requests that end with 217 tokens on average
-            fill **38.9 %** of their slots and **94.9 %** of their blocks of 16.
+            texts waste less of a slot, but still most of it: 60 requests that are 217 tokens long on average
+            when they finish fill **38.9 %** of their slots and **94.9 %** of their blocks of 16.
             [PagedAttention](https://arxiv.org/abs/2309.06180), the paper that brought blocks into serving,
             measured 20 % for a system that reserves the full context, and 38 % for one that knows the length
             of every answer in advance.
@@ -162,8 +163,8 @@ def _():
         mo.md(r"""
             A free block is not wiped. It keeps its K/V, and later requests can find it until the pool needs
             the block for something else. Request 3 starts four steps after request 0 has finished, and finds
-            the first 48 tokens of its own prompt. So free memory serves as a cache, and dropping a cached
-            block costs nothing.
+            the first 48 tokens of its own prompt. So free memory serves as a cache. Dropping a cached block
+            costs nothing now, but a later request may have to compute its K/V again.
         """),
     )
     return
@@ -210,8 +211,8 @@ def _():
     predict(
         "l07.shared",
         "Two prompts of 150 tokens have their first 100 tokens in common. Blocks hold 16 tokens. The "
-        "second request starts when the first prompt is computed. **How many blocks do they share, and "
-        "how many tokens does the second request compute?**",
+        "second request starts after the first prompt has been computed. **How many blocks do they "
+        "share, and how many tokens does the second request compute?**",
         (
             "7 blocks, and it computes 50 tokens",
             "6 blocks, and it computes 54 tokens",
@@ -264,11 +265,11 @@ def _():
     mo.md(r"""
     ## Allocating and freeing blocks
 
-    Five decisions make all of this work, and each takes a few lines.
+    Your five functions make five decisions, and each takes a few lines.
 
-    The first: a request's tokens no longer fit into the blocks of its table. The engine gives you
-    the free blocks, the best ones first. Empty blocks come before cached ones, which a later request
-    could still find.
+    The first is which blocks to take when a request's tokens no longer fit into the blocks of its table.
+    The engine gives you the free blocks, the best ones first. Empty blocks come before cached ones,
+    which a later request could still find.
     """)
     return
 
@@ -301,8 +302,9 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The second: a request finishes or is preempted, and its table goes. Its blocks may be in other tables
-    too. So each block has a **reference count**: the number of tables that name it.
+    The second is which blocks become free when a request finishes or is preempted, and its table is
+    freed. Its blocks may be in other tables too. So each block has a **reference count**: the number of
+    tables that name it.
     """)
     return
 
@@ -338,15 +340,16 @@ def _():
     ## Hashing blocks
 
     The third decision is how to find a cached block. A request brings tokens, and comparing them with
-    every cached block would take longer the more is cached. So each full block gets a **hash**, and a
+    every cached block would take longer with every block that is cached. So each full block gets a **hash**, and a
     dictionary maps the hash to the block.
 
     What has to go into the hash? One block can stand in for another only if both hold the same K/V. In
-    the run above, request 2 has a block *my love* after *ROMEO: O, she is*, and request 5 has one after
-    *JULIET: O Romeo, Romeo! Where is*. These are the same eight characters with different K/V, because
-    each character attended to all characters before it. The weights matter as well: under an *adapter*,
-    a small change to the weights, the same text has different K/V. Everything that changes K/V and is
-    not in the tokens comes as a **salt**.
+    the run above, request 2 has a block *␣my love*, with the space in front, after *ROMEO: O, she is*,
+    and request 5 has one after *JULIET: O Romeo, Romeo! Where is*. These are the same eight characters
+    with different K/V, because each character attended to all characters before it. The weights matter
+    as well: under an *adapter*, a small change to the weights, the same text has different K/V. The
+    engine describes everything else that changes K/V in one string, the **salt**, and the salt goes into
+    the hash too.
     """)
     return
 
@@ -403,8 +406,8 @@ def _():
     mo.md(r"""
     ## Finding the longest cached prefix
 
-    The fourth decision: a request starts, and the engine has the hashes of its full blocks. Which of its
-    tokens need not be computed?
+    The fourth decision is which tokens of a request need not be computed when it starts. The engine has
+    the hashes of the request's full blocks.
     """)
     return
 
@@ -441,9 +444,9 @@ def _():
     mo.md(r"""
     ## Evicting cached blocks
 
-    The last decision: the pool has no empty block, and a request needs one. A cached block has to be
-    evicted. Look at the tree again before you write: which of its blocks could you lose with the least
-    harm?
+    The last decision is which cached block to evict when a request needs a block and the pool has no
+    empty one. Look at the tree again before you write: which of its blocks could you lose with the
+    least harm?
     """)
     return
 
@@ -519,7 +522,7 @@ def _(
         your_trace.to_json(),
         reference_trace.to_json(),
         yours=started,
-        title="The pool of that run",
+        title="The pool while your functions run",
         question="Which blocks does each request take, and which does it find?",
     ) if your_trace.steps else mo.md(pool.nothing_ran(your_trace))
     return attempts, started, your_trace, yours
@@ -536,14 +539,15 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Three defects of a block store. Each one produces wrong text, and none crashes. Your engine refuses
-    some of these answers; the store here accepts them. Read the symptom, decide what is wrong, then
-    **repair the function in its cell**: the cells below it run again.
+    The three functions below each have a defect. Each one produces wrong text, and none crashes. Your
+    engine would refuse some of their results; the exhibits run on an engine that accepts them. Read the
+    symptom, decide what is wrong, then **repair the function in its cell**: the cells below it run
+    again.
 
     ### Exhibit A: the start of one prompt, the middle of another
 
-    Each of three prompts has two full blocks and a rest. One belongs to a king, one to a duke, and the
-    third begins like the duke's and goes on like the king's.
+    Three prompts have two full blocks each and a few more tokens. One starts with a king's name, one
+    with a duke's. The third starts with the duke's name and goes on like the king's prompt.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -590,9 +594,10 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: one request leaves
+    ### Exhibit B: one request finishes
 
-    Two requests begin alike. The first one finishes soon. Then a third request comes and needs blocks.
+    The prompts of two requests begin alike. The first request finishes soon. Then a third request
+    arrives and needs blocks.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -622,8 +627,8 @@ def _():
             "The first request had not finished",
         ),
         0,
-        "Two tables named the first blocks. When one table went, these blocks were freed although the "
-        "other table still named them. The third request got them and overwrote them. A block is free "
+        "Two tables named the first blocks. When one table was freed, these blocks were freed although "
+        "the other table still named them. The third request got them and overwrote them. A block is free "
         "only when no table names it. (A preempted request would come back with the right text.)",
     )
     return
@@ -640,10 +645,11 @@ def _():
     mo.md(r"""
     ### Exhibit C: a step that fails
 
-    Two prompts. The step that computes the second one ends with logits that are not finite, so the
-    engine commits nothing of this step and runs it again. `num_findable_blocks` says how many blocks of
-    a request others can find while a step runs: `num_computed_tokens` were committed before the step, and
-    it computes `num_scheduled_tokens` more.
+    There are two prompts. The step that computes the second one ends with logits that are not finite, so
+    the engine discards the step, K/V included, and runs it again. A step is *committed* when its results
+    are kept. `num_findable_blocks` returns how many blocks of a request other requests can find while a
+    step runs. Before the step, `num_computed_tokens` tokens of the request were committed. The step
+    computes `num_scheduled_tokens` more.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -690,7 +696,7 @@ def _(is_exhibit_c_right):
         mo.md(
             "**Repaired.** Every block that can be found holds its K/V."
             if is_exhibit_c_right
-            else "**Still broken.** A block can be found whose K/V was never computed."
+            else "**Still broken.** A block whose K/V was never computed can still be found."
         ),
     )
     return
@@ -702,7 +708,8 @@ def _():
     ## What sharing gains, and where blocks lose
 
     **One system prompt for sixteen requests.** All prompts begin with the same 300 tokens
-    and end with 20 of their own. Counted in slots, and in blocks with your functions:
+    and end with 20 of their own. Tokens computed and memory used, in slots and in blocks with your
+    functions:
     """)
     return
 
@@ -721,7 +728,8 @@ def _():
     side.
 
     **The block size.** 24 requests have a system prompt of 60, 110 or 150 tokens. A small block follows a
-    shared prefix closer to its end and leaves less memory empty. Its cost comes further down.
+    shared prefix closer to its end and leaves less memory empty. A small block also has a cost, which is
+    measured under *Where blocks lose*.
     """)
     return
 
@@ -773,8 +781,9 @@ def _(measured, started, whose, yours):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The rest was recomputed because other requests had overwritten those blocks. They needed the memory;
-    that is why the request was preempted. Without sharing, blocks save almost nothing here.
+    The tokens in the last row were recomputed because other requests had overwritten their blocks. Those
+    requests needed the memory; that is why a request was preempted. Blocks that are not shared (second
+    row) save almost nothing here.
 
     **Where blocks lose.** If no two prompts have a prefix in common, tables only cost time. The same
     workloads in slots and in blocks; time relative to slots, median of 21 repeats:
@@ -790,9 +799,10 @@ def _():
     Single repeats spread from 0.6 to 2.0, more than most rows differ (`docs/benchmarks.md` has them all).
     Two rows stand out. With blocks of one token the table is as long as the text, which costs about a
     tenth. In the row *scattered* a request's blocks lie anywhere in the pool, as they do after long use.
-    On this CPU each layer then gathers them into one tensor first, which costs **19 to 31 % more time**;
-    while the pool has room, this engine takes neighbouring blocks, which attention reads in place. A GPU
-    kernel follows the table instead of copying. The PagedAttention paper reports 20 to 26 % more time
+    On the CPU each layer has to gather such blocks into one tensor, which costs **19 to 31 % more
+    time**. While the pool has room, this engine avoids the copy: it takes neighbouring blocks, and
+    attention reads them in place. A GPU kernel follows the table instead of copying. The PagedAttention
+    paper reports 20 to 26 % more time
     for its attention kernel (section 7.1), and a faster server all the same.
 
     So blocks pay when more requests fit into memory, or when prefixes are found. Where memory is ample
@@ -830,16 +840,16 @@ def _():
     | block size | 16, `--block-size` | 1, `--page-size` |
 
     - **Prefix caching is on by default in both.** vLLM hashes with `--prefix-caching-hash-algo sha256`.
-      It does not compare tokens after a hash matches, so a collision would give a request the K/V of
-      another text. This is why your task asks for 128 bits.
+      It does not compare tokens after a hash matches, so a collision would give a request another text's
+      K/V. 128 bits prevent accidental collisions; SHA-256 also prevents computed ones.
     - **SGLang** keeps a radix tree
       ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)), in 0.5.23
-      `UnifiedRadixCache`. A node holds a run of tokens and is split where texts diverge, so vLLM manages
-      memory by blocks and SGLang by nodes. With pages of one token, a prefix is shared to its last
-      token. `--disable-radix-cache` turns the cache off.
-    - **vLLM registers a block's hash when it allocates the block**, before the pass computes it. So
-      requests that start in the same step can share already. This is safe because a pass is never cut
-      short there; exhibit C shows what happens otherwise.
+      `UnifiedRadixCache`. A node holds a run of tokens and is split where texts diverge. vLLM evicts
+      blocks, SGLang evicts nodes. With pages of one token, a prefix is shared to its last token.
+      `--disable-radix-cache` turns the cache off.
+    - **vLLM registers a block's hash when it allocates the block**, before the pass computes it. So even
+      requests that start in the same step can share. This is safe because vLLM does not discard a
+      pass and repeat it. The engine of exhibit C does.
     - **Copy-on-write**: this engine shares only full blocks, so it never copies one. vLLM V1 does the same,
       except for models that mix kinds of attention: there a hit may end inside a block, which is copied.
     - **With a sliding window** vLLM's `SlidingWindowManager` frees a block once no token in it is visible,
@@ -859,13 +869,14 @@ def _():
       indices named one slot, and freeing one of them gave the slot away.
       [vLLM #45357](https://github.com/vllm-project/vllm/pull/45357) keeps the blocks of a finished request
       until no pass can write into them any more.
-    - **Found before it is computed.** [vLLM #29387](https://github.com/vllm-project/vllm/pull/29387): of
-      two requests in one step, the second counted tokens as computed that the first was about to compute.
+    - **Found before it is computed.** [vLLM #29387](https://github.com/vllm-project/vllm/pull/29387): two
+      requests ran in one step. The second treated tokens as computed although the first was only about to
+      compute them.
     - **A salt left out.** [vLLM #3264](https://github.com/vllm-project/vllm/issues/3264): the adapter was
       not in the hash, so requests of two adapters shared K/V.
       [SGLang-Omni #260](https://github.com/sgl-project/sglang-omni/pull/260): all images have the same
-      placeholder tokens. Of 50 questions about images 22 were answered correctly, and 30 once the
-      image's hash was in the key.
+      placeholder tokens, so different images shared K/V. 22 of 50 questions about images were answered
+      correctly; with the image's hash in the key, 30 were.
     - **Python's `hash()`.** [vLLM #12621](https://github.com/vllm-project/vllm/pull/12621): since Python
       3.12 `hash(None)` is the same in every process, so colliding texts could be computed in advance.
       [vLLM #15297](https://github.com/vllm-project/vllm/pull/15297) brought SHA-256.

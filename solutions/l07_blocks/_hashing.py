@@ -89,7 +89,7 @@ class SameAndOther:
                     _rows(
                         draw_call(ask.name, group[0]),
                         "the same when it is asked again",
-                        "other strings the second time",
+                        "different strings the second time",
                     )
                 )
             pair = _wrong_pair(group, found)

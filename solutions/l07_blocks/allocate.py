@@ -93,8 +93,8 @@ MISCONCEPTIONS = (
     Misconception(
         "empty_when_short",
         "No blocks can be given, so the list is empty.",
-        "`[]` means that the table needs no block, and the engine would write past its end: return "
-        "None when too few are free.",
+        "With `[]` the engine assumes that the table has enough blocks, and writes past the "
+        "table's end. Return None when too few blocks are free.",
         taking(lacking, lambda free_blocks, wanted: []),
     ),
     Misconception(
@@ -117,7 +117,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_return",
-        "The blocks are computed.",
+        "Computing the blocks is enough; nothing has to be returned.",
         "allocate returned nothing, which is None and means too few blocks: end every path with "
         "`return`.",
         lambda *args: None,
@@ -130,14 +130,14 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "always_one_more",
-        "The full blocks, and one for the rest.",
+        "The number of blocks is tokens // size + 1.",
         "When the tokens fill their blocks exactly there is no rest, and the extra block would "
         "stay empty.",
         taking(lambda held, tokens, size: tokens // size + 1 - held),
     ),
     Misconception(
         "forgets_its_own",
-        "That many tokens need that many blocks.",
+        "`num_tokens` tokens need ceil(num_tokens / size) new blocks.",
         "The table has `num_blocks` blocks already, and `num_tokens` counts the tokens in them "
         "too: take only the blocks that are missing.",
         taking(lambda held, tokens, size: -(-tokens // size)),
@@ -151,7 +151,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "below_0",
-        "A slice of fewer than none is empty.",
+        "A slice with a negative end is empty.",
         "The table has more blocks than it needs here, and a slice with a negative end only leaves "
         "out the last ones: take none.",
         lambda num_blocks, num_tokens, size, free_blocks: (

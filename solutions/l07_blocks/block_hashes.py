@@ -20,7 +20,7 @@ from solutions.l07_blocks._hashing import SameAndOther, draw_call, ends
 def block_hashes(tokens: list[int], size: int, salt: str) -> list[str]:
     """Return one hash for each full block of `tokens`."""
     # K/V depends on all tokens before, so each hash includes the parent's, which stands for them.
-    # `repr` keeps 1, 23 and 12, 3 apart, and hashlib gives the same hash in every process.
+    # `repr` keeps [1, 23] and [12, 3] apart, and hashlib gives the same hash in every process.
     hashes: list[str] = []
     parent = ""
     for end in range(size, len(tokens) + 1, size):
@@ -96,7 +96,7 @@ def wrong_type(value: Any) -> str:
 FORMS = (
     Misconception(
         "no_return",
-        "The hashes are computed.",
+        "Computing the hashes is enough; nothing has to be returned.",
         returned_nothing("block_hashes"),
         matches=lambda value: value is None,
         examples=(lambda *args: None,),
@@ -134,7 +134,7 @@ IDEAS = (
     ),
     mistaken(
         "whole_text",
-        "The prompt has a hash, and each block has a number.",
+        "A block is identified by the whole prompt's hash and its own index.",
         "The tokens after a block do not change its K/V: with the whole text in the hash, only the "
         "identical prompt finds the block.",
         lambda tokens, size, salt, end: (salt, tokens, end),
@@ -142,8 +142,8 @@ IDEAS = (
     mistaken(
         "runs_together",
         "I join the numbers into one string.",
-        "Without separators 1, 23 and 12, 3 join to the same string: keep the tokens apart, and "
-        "the salt apart from them.",
+        'Without separators, [1, 23] and [12, 3] both become "123": keep the tokens apart, and the '
+        "salt apart from them.",
         lambda tokens, size, salt, end: (salt, "".join(map(str, tokens[:end]))),
     ),
     Misconception(
@@ -157,7 +157,7 @@ IDEAS = (
 CHANGES = Misconception(
     "not_the_same",
     "A hash is a unique id.",
-    "The same text gets other hashes the second time, so the blocks registered under the first "
+    "The same text gets different hashes the second time, so the blocks registered under the first "
     "ones are never found again.",
     examples=(with_random_ids,),
 )
@@ -165,7 +165,7 @@ WEAK = Misconception(
     "word_sized",
     "Python has a `hash()`.",
     lambda bits: (
-        f"{bits} bits are too few, since colliding texts can be computed: take a whole digest of "
+        f"These hashes have at most {bits} bits, and the task asks for 128: take a whole digest of "
         "`hashlib`, and not Python's own `hash()`, which differs between processes for strings."
     ),
     examples=((with_hash),),
@@ -192,8 +192,8 @@ EXERCISE = Exercise(
             "Return one string for each full block, in order.",
             "Two blocks have the same string exactly when they hold the same K/V: in the same "
             "text, in another text, in another process, and tomorrow.",
-            "A string stands for at least 128 bits, so that nobody can compute two texts with the "
-            "same one. `hashlib.sha256` gives 256 bits.",
+            "A string stands for at least 128 bits, so that two texts do not collide by accident. "
+            "Against an attacker, use `hashlib.sha256`.",
         ),
         args=([7, 8, 7, 8, 9], 2, ""),
         call='block_hashes(tokens=[7, 8, 7, 8, 9], size=2, salt="")',

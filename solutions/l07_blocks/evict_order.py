@@ -60,7 +60,7 @@ def sorts_in_place(blocks: list[CachedBlock]) -> Any:
 MISCONCEPTIONS = (
     Misconception(
         "records",
-        "The blocks, in order.",
+        "The result is the blocks themselves.",
         "Return the `id` of each block, not its record.",
         matches=lambda value: any(isinstance(item, CachedBlock) for item in as_items(value) or ()),
         examples=(lambda blocks: sorted((b for b in blocks if not b.count), key=right_rank),),
@@ -73,7 +73,7 @@ MISCONCEPTIONS = (
         "referenced_too",
         "All blocks have a place in the order.",
         "A request reads this block in its next step, since a table names it: it must not be "
-        "evicted, however long ago it was found.",
+        "evicted, however long ago it was last used.",
         by(right_rank, lambda block: True),
     ),
     Misconception(
@@ -86,8 +86,8 @@ MISCONCEPTIONS = (
     Misconception(
         "most_recent_first",
         "The newest block goes first.",
-        "`last_used` counts up, so a small number is long ago: a block that was used a moment ago "
-        "is the most likely one to be needed again, and goes last.",
+        "A smaller `last_used` is longer ago. A block that was used a moment ago is the most "
+        "likely one to be needed again, so it goes last.",
         by(lambda block: (-block.last_used, -block.depth)),
     ),
     Misconception(
@@ -166,7 +166,8 @@ EXERCISE = Exercise(
         rules=(
             "`blocks` are all blocks that can be found by a hash, in any order. A block has an "
             "`id`; `count`, the number of tables that name it; `last_used`, the time when it last "
-            "left a table, which counts up; and `depth`, its place in its text, from 0.",
+            "left a table (a larger number is more recent); and `depth`, its place in its text, "
+            "from 0.",
             "Return the ids of the blocks that no table names, in the order of eviction: the "
             "least recently used first.",
             "Blocks that left a table together have the same `last_used` and different depths. "
@@ -192,8 +193,8 @@ EXERCISE = Exercise(
         "Which of these blocks will a request read in the next step in any case?",
         "A text of three blocks left its table. If its first block is evicted, how much of the "
         "text can still be found? And if its last block is evicted?",
-        "Leave out the blocks with a count, and sort the others by a pair: by time, ascending, and "
-        "among equal times by depth, descending.",
+        "Leave out the blocks whose count is not 0, and sort the others by a pair: by time, "
+        "ascending, and among equal times by depth, descending.",
     ),
     right=(evict_order, in_two_sorts, by_comparing),
     misconceptions=MISCONCEPTIONS,

@@ -88,7 +88,7 @@ def freed_twice(ref_counts: list[int], table: list[int]) -> Any:
 
 MISCONCEPTIONS = (
     not_a_list(
-        "The number of blocks that become free.",
+        "The result is a count.",
         lambda ref_counts, table: len(free_table(ref_counts, table)),
     ),
     Misconception(
@@ -115,7 +115,7 @@ MISCONCEPTIONS = (
     ),
     mistaken(
         "counted_twice",
-        "The table goes and the request goes, so the count drops by 2.",
+        "The table is freed and the request ends, so the count drops by 2.",
         "A count of 2 means this table and another one: subtract only this table.",
         those(lambda ref_counts, place, block: ref_counts[block] <= 2),
     ),
@@ -180,7 +180,7 @@ EXERCISE = Exercise(
     task=Task(
         signature="free_table(ref_counts: list[int], table: list[int]) -> list[int]",
         rules=(
-            "A request's `table` goes. It has block numbers, each once.",
+            "A request's `table` is freed. It lists block numbers without repeats.",
             "`ref_counts[block]` is how many tables name the block now, this one included.",
             "Return the blocks of `table` that no other table names, each once, in any order.",
             "Do not change the two lists; the engine updates the counts.",
@@ -189,16 +189,17 @@ EXERCISE = Exercise(
         call="free_table(ref_counts=[1, 2, 1, 0], table=[0, 1])",
         steps=(
             "Block 0 is named by 1 table, this one. It becomes free.",
-            "Block 1 is named by 2 tables, so it is still in use after this one goes.",
+            "Block 1 is named by 2 tables, so it is still in use after this one is freed.",
             "Blocks 2 and 3 are not in this table.",
         ),
         result=[0],
     ),
     hints=(
-        "Two tables name block 1, and one of them goes. May another request write into it?",
+        "Two tables name block 1, and one of the tables is freed. May another request write into "
+        "block 1?",
         "What is the count of a block that only this table names, while the table still exists?",
-        "Go through the table block by block and look up each count by the block's number. It says "
-        "whether another table names the block.",
+        "Go through the table block by block and look up each count by the block's number. The "
+        "count says whether another table names the block.",
     ),
     asked_as=Sorted,
     right=(free_table, by_counting_down, without_the_shared),

@@ -101,7 +101,7 @@ def wrong_part(value: Any) -> str:
 MISCONCEPTIONS = (
     Misconception(
         "wrong_type",
-        "The hashes that were found, and their tokens.",
+        "The result is the hashes and the number of tokens.",
         wrong_part,
         matches=lambda value: bool(wrong_part(value)),
         examples=(
@@ -112,7 +112,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_return",
-        "The blocks are found.",
+        "Finding the blocks is enough; nothing has to be returned.",
         returned_nothing("longest_match", "blocks, num_cached"),
         matches=lambda value: value is None,
         examples=(lambda *args: None,),
@@ -128,16 +128,16 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "nothing_left",
-        "What is cached need not be computed.",
+        "A cached token never has to be computed.",
         "If every token is cached, none is computed, and no logits exist to sample from: leave the "
         "last block out, so that at least one token is computed.",
         lambda hashes, cached, num_tokens, size: counted(run(hashes, cached), size),
     ),
     Misconception(
         "half_a_block",
-        "All tokens but the last one.",
-        "Take only whole blocks: with the last block in the table, its last token would be written "
-        "again into a block that others read.",
+        "Only the last token has to be computed.",
+        "Take only whole blocks: if the last block is shared too, the engine writes the last "
+        "token's K/V into a block that other requests read.",
         lambda hashes, cached, num_tokens, size: (
             (found := run(hashes, cached)),
             min(len(found) * size, num_tokens - 1),
@@ -241,8 +241,8 @@ EXERCISE = Exercise(
     hints=(
         "The engine computes all tokens after the first `num_cached`, and no token before. What "
         "happens to a block in the middle that is not cached?",
-        "The logits of the last token come from computing it. How many blocks may be taken of a "
-        "text of 8 tokens in blocks of 4, and how many of a text of 9?",
+        "The logits of the last token come from computing it. With blocks of 4, how many blocks "
+        "may a text of 8 tokens take from the cache? And a text of 9?",
         "Go through the hashes and stop at the first one that is not in `cached`. Take at most "
         "`(num_tokens - 1) // size` blocks.",
     ),

@@ -79,7 +79,7 @@ def test_the_lesson_s_shares_of_memory_are_those_of_the_run():
         name = f"blocks of {size}" if size else "a slot for each request"
         assert f"| {name} | {100 * share:.1f} % |" in text
     assert f"**{100 * shares[None]:.0f} %**" in text
-    assert f"They end with {at_the_end:.0f} tokens on" in text
+    assert f"They finish with {at_the_end:.0f} tokens in" in text
     assert f"only {100 * at_the_end / measured.CONTEXT:.0f} % of its" in text
 
 

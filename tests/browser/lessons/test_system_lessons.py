@@ -121,7 +121,7 @@ def shared(lesson):
 def test_a_hash_without_its_parent_finds_what_is_not_there_and_another_text_comes_out(
     lesson, shared
 ):
-    pool = lesson.widget("block-pool", "The pool of that run")
+    pool = lesson.widget("block-pool", "The pool while your functions run")
     lesson.answer(NO_PARENT)
     expect(lesson.report("block_hashes", "failed")).to_contain_text("parent")
     expect(shared).to_contain_text("Not what the oracle generate() says: the text of request 5.")
@@ -139,7 +139,7 @@ def test_a_hash_without_its_parent_finds_what_is_not_there_and_another_text_come
 def test_a_wrong_release_stops_your_engine_and_a_wrong_order_is_seen_in_the_pool_alone(
     lesson, shared
 ):
-    pool = lesson.widget("block-pool", "The pool of that run")
+    pool = lesson.widget("block-pool", "The pool while your functions run")
     lesson.answer(FREE_ALL)
     expect(lesson.report("free_table", "failed")).to_contain_text("Another table still names")
     expect(shared).to_contain_text("The run stopped early: free_table returned")
