@@ -87,7 +87,13 @@ def test_a_file_of_parts_plays_and_comes_before_passed_answers(work: Path, capsy
     mine = said["rounds"][0]["scores"]["mine"]
     assert said["policies"] == ["plan_step"] and not said["stopped"]
     assert mine["points"] == len(mine["kept"]) == 18
-    brought = {"policy": "plan_step", "workload": "documents", "alone": 6, "among": 6, "problem": ""}
+    brought = {
+        "policy": "plan_step",
+        "workload": "documents",
+        "alone": 6,
+        "among": 6,
+        "problem": "",
+    }
     assert said["report_card"] == [brought]
 
 
