@@ -24,7 +24,7 @@ def _():
 
     - run a step as one flat batch, with no padding between requests,
     - predict from token counts which layout of a step is faster on which hardware,
-    - say where engines pad all the same.
+    - say where engines still pad.
     """)
     return
 
@@ -77,12 +77,13 @@ def _():
     ## Can one forward compute useful tokens only?
 
     Lesson 3 put *d* decodes and a chunk of *c* tokens into one rectangle of *d* + 1 rows and *c*
-    columns, of which *d* + *c* tokens are useful. The longer the chunk, the closer the useful share
-    comes to 1 in *d* + 1: with four decodes, nearly four fifths of the arithmetic is padding. Two
-    forwards per step avoid the padding, but they read the weights twice.
+    columns, of which *d* + *c* tokens are useful. With a long chunk, about 1 token in *d* + 1 is
+    useful: with four decodes, nearly four fifths of the arithmetic is then padding. Two forwards per
+    step avoid the padding, but they read the weights twice.
 
     Which costs more? Five users read their answers while three prompts of 200 tokens arrive, one after
-    the other. The **ITL p99** is the gap that only 1 % of all gaps exceed.
+    the other. The **ITL p99** is the time between two tokens of an answer that only 1 % of all these
+    times exceed.
     """)
     return
 
@@ -135,8 +136,8 @@ def _():
 
         ## The line that runs the model
 
-        In the engine's loop, the marked line runs the model on the rows that the scheduler chose. How
-        these rows lie in tensors is the executor's choice. This lesson builds the layout of the packed
+        In the engine's loop, the marked line runs the model on the tokens that the scheduler chose. The
+        executor decides how to lay these tokens out in tensors. You write the layout of the packed
         executors.
         """),
     )
@@ -158,8 +159,8 @@ def _():
     each token by itself, so they accept all N new tokens of the step in **one flat row**, request after
     request. Only attention has to know where one request ends and the next begins.
 
-    Two lists of running totals say it: `cu_seqlens_q` for the new tokens, which are the queries, and
-    `cu_seqlens_k` for the keys, cached and new (*cu* stands for cumulative). The mask of the flat row
+    Two lists of running totals say where each request begins: `cu_seqlens_q` for the new tokens, which
+    are the queries, and `cu_seqlens_k` for the keys, cached and new (*cu* stands for cumulative). The mask of the flat row
     has one block per request and is False outside the blocks.
     """)
     return
@@ -207,16 +208,17 @@ def _(BatchView, NUM_SCHEDULED, batch_rows, pack_attempt, strip):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The steps of the picture: a rectangle of 32 cells with 11 useful tokens, the flat row of these 11,
-    and its mask. In every block the diagonal ends in the *bottom right* corner, because the last query
-    of a request sees all of that request's keys. The block of a decode, such as A, is a single line.
+    The picture shows, one after the other, a rectangle of 32 cells with 11 useful tokens, the flat row
+    of these 11, and its mask. In every block the diagonal ends in the *bottom right* corner, because
+    the last query of a request sees all of that request's keys. A decode, such as request A, has a
+    block of a single row.
 
     ## The same texts from every layout
 
     The engine has two packed executors. `single_mask` uses your function: one row and one mask. It
-    computes N · K scores and discards most of them, so it is there to be read. `packed` attends request
-    by request, straight from the cache, and never builds the large mask. It has been the engine's
-    default since lesson 0. Here are lesson 3's six requests in every layout.
+    computes N · K scores and discards most of them: it is written to be read, not to be fast. `packed`
+    attends request by request, straight from the cache, and never builds the large mask. It has been
+    the engine's default since lesson 0. Here are lesson 3's six requests in every layout.
     """)
     return
 
@@ -256,8 +258,8 @@ def _():
 
     ## What each layout costs
 
-    These are the five readers and three prompts of the prediction: the same requests, the same plan and
-    the same texts in three layouts.
+    The run of the prediction again, with its five users who read and three prompts, in three layouts.
+    The requests, the plan of every step and the texts are the same in all of them.
     """)
     return
 
@@ -292,21 +294,21 @@ def _():
     after(
         "l03.p99",
         mo.md(r"""
-        - **Padded wins with small chunks on the GPU.** There the weight read hides the padding, and
-          padded equals packed. Padding costs no more than a second forward up to a chunk of 165 tokens
-          with 1 decode, 63 with 4 and 9 with 32.
+        - **Padded beats two forwards with small chunks on the GPU.** While the weight read hides all of
+          the padding, padded is as fast as packed. Padding costs no more than a second forward up to a
+          chunk of 165 tokens with 1 decode, 63 with 4 and 9 with 32.
         - **Padded loses with long chunks, and nearly always on the CPU**, where the limits are 16, 4 and
-          1 tokens. The reading users pay, because their gaps become longer: each decode adds one
-          token and a whole row of padding.
+          1 tokens. Each decode adds one useful token and a row of padding, so the users who are reading
+          wait longer for their next token.
         - **Packed never loses in this table**: it runs one forward, over useful tokens only.
 
-        The author of the posts measured the padded form on a GPU: 21 to 34 % fewer forward calls, but
-        only 0.91 to 0.96 times the throughput of two forwards
+        The author of the posts that this course follows measured the padded form on a GPU: 21 to 34 %
+        fewer forward calls, but only 0.91 to 0.96 times the throughput of two forwards
         ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). So count tokens,
         not calls.
 
-        The next table is measured on your machine, with the trained model and a budget of 64: the median
-        of three rounds, with the slowest and the fastest.
+        The next table is measured on your machine, with the trained model and a budget of 64. Each
+        number is the median of three rounds; the brackets hold the slowest and the fastest round.
         """),
     )
     return
@@ -321,30 +323,32 @@ def _(live_table, load_model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where packing loses
+    ## The limits of packing
 
     - **Attention needs a kernel that reads `cu_seqlens`.** Without one, an engine loops over the
       requests, as `packed` does, or computes N · K scores, as `single_mask` does.
-    - **The shape changes with every step.** A CUDA graph replays kernels of one fixed shape. "Nothing
-      padded" is therefore true of this engine only: with CUDA graphs, engines pad the flat token count
-      up to a captured size. vLLM captures 1, 2, 4, then multiples of 8 up to 248 and of 16 from 256 on,
-      so a step of 61 tokens computes 64. That is still far from a rectangle.
+    - **The shape changes with every step.** A CUDA graph replays kernels of one fixed shape, so
+      engines with CUDA graphs pad the flat token count up to a captured size. vLLM captures 1, 2, 4,
+      then multiples of 8 up to 248 and of 16 from 256 on, so a step of 61 tokens computes 64. That is
+      still far from a rectangle. The engine of this course has no graphs and pads nothing.
     - **The last bits of a result depend on the batch**, with any layout (folded below).
 
     /// details | Batch invariance: why a request's logits depend on the other requests
 
     Send one row of numbers through one linear layer of the trained model, in float32, by itself and
     then together with 1 to 63 other rows. Its numbers never change, and yet in 61 of the 63 batches its
-    result differs in the last bits (one core of an AMD EPYC). For another number of rows the library may add in another order, and
-    floating-point sums depend on the order. Usually that shows in the text only when two tokens are
-    nearly tied. This is why the exact runs of these lessons are in float64.
+    result differs in the last bits (one core of an AMD EPYC). The library may add in a different order
+    for a different number of rows, and floating-point sums depend on the order. Usually the text
+    changes only where two tokens are nearly tied. To rule even that out, the exact runs of these
+    lessons are in float64.
 
     `EngineConfig(executor="batch_invariant")` prevents it: every operation always sees the same shape.
-    Tokens run in tiles of one fixed size, the last one filled up with dummies
-    (`nanogpt/executors/batch_invariant.py`). Of Romeo's 40 tokens, these get the same logits, bit by
-    bit, as when Romeo runs alone:
+    Tokens run in tiles of one fixed size, and dummy tokens fill the last tile
+    (`nanogpt/executors/batch_invariant.py`). One request generates 40 tokens together with other
+    requests. The table counts the tokens whose logits are the same, bit by bit, as when the request is
+    the only one:
 
-    | Romeo and | packed | batch-invariant | time, relative to packed |
+    | together with | packed | batch-invariant | time, relative to packed |
     |:--|--:|--:|--:|
     | one other request | 10 of 40 | 40 of 40 | ×2.6 |
     | four others | 0 of 40 | 40 of 40 | ×4.2 |
@@ -368,8 +372,8 @@ def _():
     | 10.8 million weights | ×1.32 | ×1.32 | ×1.53 |
     | 0.9 million weights, this course's model | ×0.53 | ×0.71 | ×1.04 |
 
-    It pays where reading weights dominates. Where a product is small, rounding its inputs costs more
-    time than it saves. The texts of this course's model change.
+    It pays where the matrix products are large. Where they are small, rounding their inputs costs more
+    time than the 8 bits save. Rounding changes the texts of this course's model.
     ///
     """)
     return
@@ -383,8 +387,8 @@ def _():
     - One forward can compute useful tokens only: the step becomes one flat row, and `cu_seqlens_q` and
       `cu_seqlens_k` say where each request's queries and keys begin.
     - Only attention needs these borders. Without them, requests read each other's text.
-    - Padding is free while the weight read hides it, and expensive beyond that: 51.7 ms instead of
-      12.2 ms at the ITL p99 in the modelled run above.
+    - Padding is free while the weight read hides it, and expensive beyond that: in the modelled run
+      above, the ITL p99 is 51.7 ms with one padded forward and 12.2 ms with two forwards.
     - Count computed tokens, not model calls.
     - With CUDA graphs, engines pad the flat row a little, up to a captured size.
 
@@ -395,14 +399,15 @@ def _():
     | the flat row | one token axis for prefill chunks and decodes | the same; chunks and decodes share it with `--enable-mixed-chunk` |
     | `cu_seqlens_q` | `query_start_loc`, `vllm/v1/attention/backend.py` | `qo_indptr` in the FlashInfer backend |
     | `packed` attention | `flash_attn_varlen_func`, `vllm/v1/attention/backends/flash_attn.py` | FlashInfer, FA3 or Triton |
-    | captured sizes | up to 512, 1,024 on data-centre Blackwell; no graph above (`_set_cudagraph_sizes`, `vllm/config/vllm.py`) | decodes up to 256 or 512 by GPU; `--disable-cuda-graph-padding` |
+    | captured sizes | up to 512, 1,024 on data-centre Blackwell; larger steps run without a graph (`_set_cudagraph_sizes`, `vllm/config/vllm.py`) | decodes up to 256 or 512 by GPU; `--disable-cuda-graph-padding` |
 
     - **Orca** (Yu et al., OSDI 2022) had the idea and named it *selective batching*: all operations but
       attention run over the tokens of all requests together.
-    - **FlashAttention** aligned its causal mask top left until version 2.1, and *to the bottom right
+    - **FlashAttention** aligned its causal mask top left before version 2.1, and *to the bottom right
       corner* since then.
-    - **SGLang** first ran mixed batches with the prefill kernel, which its maintainers call *inefficient*
-      ([#2273](https://github.com/sgl-project/sglang/issues/2273)): the cost of our `single_mask`.
+    - **SGLang** first ran the whole mixed batch with the prefill attention kernel. Its maintainers call
+      this *inefficient* and ask for a second kernel for the decodes
+      ([#2273](https://github.com/sgl-project/sglang/issues/2273)).
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 

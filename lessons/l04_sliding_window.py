@@ -23,7 +23,7 @@ def _():
 
     Afterwards you can
 
-    - bound the K/V of a request so that its text does not depend on the schedule,
+    - bound the K/V of a request without making its text depend on the schedule,
     - keep the scheduler's count equal to the KV tokens in memory,
     - say how much memory a tensor really keeps alive.
 
@@ -31,9 +31,9 @@ def _():
 
     ## Can KV memory stop growing?
 
-    A KV cache only grows. Each step adds one entry of K and V to every running request, in every layer
-    and head, and all entries stay until the request is finished. Here are three requests with prompts
-    of 8, 6 and 8 tokens. The third one arrives at step 5.
+    A KV cache only grows. Every computed token adds one entry of K and V in each layer and head, and
+    all entries stay until the request is finished. Here are three requests with prompts of 8, 6 and 8
+    tokens. The third one arrives at step 5.
     """)
     return
 
@@ -124,14 +124,14 @@ def _():
     transformers count W keys *with* the token itself, and vLLM and SGLang follow them: their window of
     W is our W − 1. Say which one you mean, and test the edge.
 
-    After a step, the last W entries and the S sinks have to stay, because the next token brings its own
-    entry along. No later token attends to the others, so the engine can evict them. A request then
-    keeps at most W + S entries, however long its text gets. **Visibility decides the text; eviction
+    After a step, the last W entries and the S sinks have to stay. W entries are enough for W + 1 keys,
+    because the next token brings its own. No later token attends to the other entries, so the engine
+    can evict them. A request then keeps at most W + S entries, however long its text gets. **Visibility decides the text; eviction
     only frees memory.**
 
     ## The line that evicts
 
-    The model runs with the window's mask in `execute`. The marked line then makes the step count: it
+    `execute` runs the model with the window's mask. The marked line then records the step: it
     commits the new K/V, evicts the entries that no later token sees, and updates what the scheduler
     charges each request against the KV budget. You build the mask, the eviction, the charge and the
     storage.
@@ -199,7 +199,7 @@ def _():
     mo.md(r"""
     ## Which entries stay in memory?
 
-    The post evicts in six lines:
+    This is the eviction of the post:
 
     ```python
     for (layer, head), (k, v) in request.kv_cache.items():
@@ -211,7 +211,7 @@ def _():
             )
     ```
 
-    Most of these choices are right. The code keeps the last W entries, of K and V alike, in every layer
+    Most of this code is right. It keeps the last W entries, of K and V alike, in every layer
     and head. It runs after the forward pass, because the queries of this step still look back W
     positions each. But the post also says that the slice is free: *a view, not a copy; the old entries
     become unreachable and get garbage-collected*. Are they?
@@ -282,9 +282,9 @@ def _():
     after(
         "l04.freed",
         mo.md(r"""
-        So eviction has to copy the entries that stay. In our engine, a prompt of 40 tokens that is sliced
-        to W = 20 keeps 163,840 bytes alive after its prefill; copied, it keeps 81,920. A test that
-        looks only at `.shape` passes either way.
+        So eviction has to copy the entries that stay. In our engine, the K/V of a prompt of 40 tokens
+        keeps 163,840 bytes alive when it is sliced to W = 20 after the prefill, and 81,920 when it is
+        copied. A test that looks only at `.shape` passes either way.
 
         Write `evict` for one layer of one request. In a short text, the sinks may lie inside the window.
         """),
@@ -325,7 +325,7 @@ def _():
     ## How many KV tokens does the scheduler charge?
 
     Lesson 2's scheduler admits requests by the KV tokens that the running ones hold. If it counts too
-    many, requests that fit have to wait; if it counts too few, memory runs out. The published code
+    many, requests that fit have to wait; if it counts too few, memory runs out. The post's engine
     counts `min(total, W)` but evicts only after decodes. With W = 20, a prompt of 40 tokens therefore
     leaves its prefill **holding 40 entries while the scheduler counts 20**.
 
@@ -371,9 +371,9 @@ def _():
     no copies: each new entry overwrites the one that has just left the window. The entries are then no
     longer in the order of the text. Does attention mind?
 
-    It does not. Attention is a weighted sum over a *set* of keys. Each key already contains its position,
-    and a sum does not depend on the order of its terms. So an index is right when positions that are
-    kept at the same time never share a slot.
+    It does not. Attention is a weighted sum over a *set* of entries. Each key already contains its position,
+    and a sum does not depend on the order of its terms. So any assignment of positions to slots is
+    right if positions that are kept at the same time never share a slot.
     """)
     return
 
@@ -419,9 +419,9 @@ def _():
     mo.md(r"""
     ## Your engine under a window
 
-    Five requests run with a window of 24, 4 sinks and a KV budget of 100 tokens, on the functions that
-    you have written so far. The timeline shows the run with the rolling buffer. The table repeats it
-    with `evict` as storage and with chunks of at most 7 and 64 tokens: no text may change.
+    Five requests run with a window of 24, 4 sinks and a KV budget of 100 tokens, with the functions
+    that you have written so far. The timeline shows the run with the rolling buffer. The table adds
+    runs with `evict` as storage and with chunks of at most 7 and 64 tokens: no text may change.
 
     `admit` is the reference here. Your `admit` of lesson 2 counts all tokens of a request; under a
     window, only the tokens that stay count.
@@ -551,7 +551,7 @@ def _(attempts, by_window, whose, window, without_window):
         mine = whose(any(each.started for each in attempts.values()))
         return Figure(
             stopped(runs.values()) or kv_over_time(runs, f"KV tokens over time, window: {mine}"),
-            "From which window on do requests have to wait for the KV budget again?",
+            "With which windows do requests wait for the KV budget?",
         )
 
     beside(window, _drawn)
@@ -561,12 +561,13 @@ def _(attempts, by_window, whose, window, without_window):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The highest peak may exceed the budget, because the scheduler counts the KV tokens *after* each step.
-    A step never adds more than the token budget, so an engine reserves that much room once.
+    The highest peak in the table may exceed the budget, because the scheduler counts the KV tokens
+    *after* each step. A step never adds more than the token budget, so an engine needs to reserve
+    memory for that many tokens only once, for all requests together.
 
     ## Break it: one in, one out
 
-    Exhibit A is a defect of published code. Three prompts are longer than W = 20, and this `evict` drops
+    Exhibit A is a defect found in published code. Three prompts are longer than W = 20, and this `evict` drops
     one entry per step, because each decode adds one. The KV budget is 60.
     <span data-yours="exhibit"></span>
     """)
@@ -598,7 +599,7 @@ def _():
     predict(
         "l04.one_in_one_out",
         "At its highest, this run holds **128** KV tokens while the scheduler counts 60. All texts "
-        "equal the oracle's. **What is broken?**",
+        "equal those of `generate()`, the oracle. **What is broken?**",
         (
             "The scheduler: it should count the whole text",
             "Visibility: queries see more than the window",
@@ -608,8 +609,8 @@ def _():
         2,
         "A prompt arrives in large chunks, but each step drops one entry: a 40-token prompt ends 19 "
         "entries over the window, and one-in-one-out never recovers. No query sees too much, because "
-        "the mask depends on positions and not on the entries in memory. The scheduler counts W per "
-        "request, as agreed, and admits a third request into memory that is already full.",
+        "the mask depends on positions and not on the entries in memory. The scheduler charges W per "
+        "request, as `kv_usage` says, and admits a third request into memory that is already full.",
     )
     return
 
@@ -625,9 +626,9 @@ def _():
     mo.md(r"""
     ## How much memory does a window save?
 
-    These are the post's benchmarks, with the requests and limits of its author's file
-    (`benchmarks/sliding_window.py`), and the same requests in our engine. Each cell reads *without →
-    with a window*; the first two columns are KV tokens.
+    The table shows three benchmarks of the post (requests and limits from its author's file,
+    `benchmarks/sliding_window.py`), as published and in our engine. Each cell reads *without → with a
+    window*. The first two columns of numbers count KV tokens.
     """)
     return
 
@@ -642,14 +643,14 @@ def _(benchmarks_table):
 def _():
     mo.md(r"""
     The post's headline, *peak memory 36 to 46 % less*, is about the largest single request. Memory has
-    to hold all requests together, and their total falls by 42, 8 and 22 %. The post's benchmark does not
-    preempt, so it holds 64 KV tokens under a budget of 50. Our engine keeps the budget after every
-    step; there the window shows as fewer preemptions.
+    to hold all requests together, and by the post's own numbers their total falls by 42, 8 and 22 %.
+    The post's benchmark does not preempt, so it holds 64 KV tokens under a budget of 50. Our engine
+    keeps the budget after every step, and the window saves preemptions.
 
     **A padded batch also has less padding.** Lesson 3's padded layout fills every request's K/V up to
     the longest. Below, a request with a 10-token prompt joins a request that holds 48 entries. Without a
-    window its K/V is padded by 38 entries in every step. With W = 20 both rows soon hold 20: the padding
-    starts at 10, is 2 after eight steps and ends at 0. The post estimates 2 or 3. A packed batch has no
+    window its K/V is padded by 38 entries in every step. With W = 20 the longer request holds 20 at once
+    and the other one soon: the padding starts at 10, is 2 after eight steps and ends at 0. The post estimates 2 or 3. A packed batch has no
     such padding in either case.
     """)
     return
@@ -670,11 +671,12 @@ def _(Curves, padded_entries):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where it loses
+    ## Where a window loses
 
-    **Short texts get slower.** The post measures 18, 8 and 21 % more tokens per second. Our engine
-    measures this, relative to the full cache (packed, `python -m benchmarks.window`, one thread of an
-    AMD EPYC, CPU time, median of 9; the spread is in `docs/benchmarks.md`):
+    **Short texts get slower.** The post measures 18, 8 and 21 % more tokens per second with a window,
+    but our engine generates fewer in short texts. Its tokens per second, relative to the full cache
+    (packed, `python -m benchmarks.window`, one thread of an AMD EPYC, CPU time, median of 9; the spread
+    is in `docs/benchmarks.md`):
 
     | requests × new tokens | W | most KV tokens held | rolling buffer | evict |
     |:--|--:|--:|--:|--:|
@@ -690,7 +692,7 @@ def _():
     the kept entries also depend on evicted tokens.
 
     **Shared prefixes are lost.** Where prompts share a prefix, the next request cannot reuse K/V that was
-    evicted. (The blocks of lesson 7 will keep it until the room is needed.)
+    evicted. Lesson 7's blocks keep such K/V until its memory is needed.
     """)
     return
 
@@ -704,21 +706,22 @@ def _():
       entries after each step.
     - Visibility depends on positions only. Therefore chunks, eviction and storage never change the text.
     - A view keeps its whole storage alive, so eviction copies, or overwrites in a rolling buffer.
-    - The scheduler has to charge the KV tokens that are really held; the peak of a step is higher by the
-      chunk.
-    - A window saves memory at once, but it saves time only when contexts are long.
+    - The scheduler has to charge the KV tokens that are really held. The peak of a step is higher by up
+      to the chunk.
+    - A window saves memory once a text is longer than W + S tokens, but it saves time only when contexts
+      are long.
 
     ## The same in vLLM and SGLang
 
     | here | vLLM | SGLang |
     |:---|:---|:---|
-    | window of W keys, token included | `sliding_window` of the model's config; the kernel gets W − 1 | `config.sliding_window - 1` |
+    | our window of W − 1: W keys with the token itself | `sliding_window` of the model's config; the kernel gets W − 1 | `config.sliding_window - 1` |
     | eviction | `SlidingWindowManager`, `vllm/v1/core/single_type_kv_cache_manager.py` | `SWAComponent` of the radix cache |
     | storage | blocks of tokens (lesson 7), freed as a whole | a pool of its own, `SWAKVPool`, `srt/mem_cache/swa_memory_pool.py` |
     | models with both kinds of layers | hybrid KV cache manager, `--disable-hybrid-kv-cache-manager` | `--swa-full-tokens-ratio` 0.8, `--disable-hybrid-swa-memory` |
 
     - Both engines free memory in whole blocks or pages, and only in the layers that have a window. In
-      models that mix layers, the others still grow.
+      models that mix layers, the K/V of the other layers still grows.
     - **Mistral 7B v0.1** (Jiang et al., 2023, section 2) was trained with a window of 4,096 in every
       layer and uses a *rolling buffer*: position i is in slot i mod W, your `rolling_buffer_index`
       without sinks. Gemma 3 has a window in five of six layers, gpt-oss (W = 128) in every second one.
@@ -735,8 +738,8 @@ def _():
       [ferrox #61](https://github.com/antonellof/ferrox/issues/61): the store evicted, but admission
       never saw the saving.
     - **The peak.** [SGLang #30091](https://github.com/sgl-project/sglang/pull/30091), a proposal for its
-      MLX backend that was closed unmerged, measures what your `kv_usage` says: while a chunk is
-      computed, a windowed layer holds the window *and* the chunk.
+      MLX backend that was closed unmerged, measures the peak that your `kv_usage` returns: while a chunk
+      is computed, a windowed layer holds the window *and* the chunk.
     - **W or W + 1?** [vLLM #3385](https://github.com/vllm-project/vllm/issues/3385),
       [transformers #39408](https://github.com/huggingface/transformers/issues/39408), and
       [mlx-lm #390](https://github.com/ml-explore/mlx-lm/pull/390), where the mask and the cache of one

@@ -162,19 +162,6 @@ def prefix_tree() -> Record:
     return {"trace": pool_run()}
 
 
-def block_table() -> Record:
-    """Two requests in four blocks of 4, the last of which is free."""
-    full = {"owner": 0, "filled": 4, "outside": []}
-    blocks = [full, full, {**full, "owner": 1, "filled": 3}, {**full, "owner": None, "filled": 0}]
-    tables = {"0": [0, 1], "1": [2]}
-    return {
-        "steps": [
-            {"words": words, "blocks": [*blocks], "tables": tables, "block_size": 4}
-            for words in ("So.", "Nothing has changed.")
-        ]
-    }
-
-
 # ---- a step's costs, masks and batches -----------------------------------------------------------
 
 

@@ -12,8 +12,6 @@ from course.lesson_data.texts import oracle
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.policies import sliding_window
-from nanogpt.policies.sliding_window import kept_positions
-from nanogpt.trace import BlockStepRecord, StepRecord, WorkRecord
 from widgets import whose
 
 Arrivals = list[tuple[int, Request]]
@@ -162,52 +160,6 @@ def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
         words = f"Position {position} goes into slot {slot}{over}."
         steps.append({"words": words, "slots": cells, "sinks": sinks, "window": window})
     return steps
-
-
-# --- blocks ---------------------------------------------------------------------------------------
-
-
-def block_steps(model: GPT) -> list[dict[str, Any]]:
-    """A run with eight blocks of 4 under a window of 5 with one sink, as a BlockTable takes it."""
-    settings = EngineConfig(
-        10, max_kv_tokens=32, max_batch_size=2, sliding_window=5, num_sinks=1, block_size=4
-    )
-    asks = [(0, "MERCUTIO:\n", 12), (0, "ROMEO:", 6), (2, "JULIET:\nO ", 5)]
-    arrivals = [(at, Request(i, encode(text), new)) for i, (at, text, new) in enumerate(asks)]
-    trace = Engine(model, settings).run(arrivals)
-    computed: dict[int, int] = {}
-    return [_block_step(step, trace, computed) for step in trace.steps]
-
-
-def _block_step(step: StepRecord, trace: Trace, computed: dict[int, int]) -> dict[str, Any]:
-    """One step of it; how far each request is computed goes on in `computed`."""
-    assert isinstance(step, BlockStepRecord)
-    computed.update((work.request_id, work.end) for work in step.work)
-    pool, window, sinks = step.blocks, trace.sliding_window, trace.num_sinks
-    size = pool.block_size
-    free: dict[str, Any] = {"owner": None, "filled": 0, "outside": []}
-    blocks = [free] * pool.num_blocks
-    tables: dict[str, list[int | None]] = {}
-    for request_id, held in pool.tables:
-        end = computed[request_id]
-        seen = kept_positions(end, window, sinks)
-        table: list[int | None] = [None] * -(-end // size)
-        tables[str(request_id)] = table
-        for index, block in zip(sorted({p // size for p in seen}), held, strict=True):
-            table[index] = block
-            inside = range(index * size, min(end, (index + 1) * size))
-            outside = [p - inside.start for p in inside if p not in seen]
-            blocks[block] = {"owner": request_id, "filled": len(inside), "outside": outside}
-    words = [f"Request {work.request_id} brings {_positions(work)}." for work in step.work]
-    words += [f"Request {request_id} is done." for request_id in step.finished]
-    if freed := sorted({*pool.freed}):
-        words.append(f"Given back: block{'s' * (len(freed) > 1)} {', '.join(map(str, freed))}.")
-    return {"words": " ".join(words), "blocks": blocks, "tables": tables, "block_size": size}
-
-
-def _positions(work: WorkRecord) -> str:
-    last = work.end - 1
-    return f"position {last}" if work.start == last else f"positions {work.start} to {last}"
 
 
 # --- the learner's run --------------------------------------------------------------------------

@@ -205,8 +205,8 @@ EXERCISE = Exercise(
         rules=(
             "Request i has `context_lens[i]` cached tokens (0 or more) and computes "
             "`num_scheduled_tokens[i]` new ones (at least 1).",
-            "The N queries of the step are the new tokens, request after request. The K keys are, "
-            "request after request, its cached tokens and then its new ones.",
+            "The N queries of the step are the new tokens, request after request. The K keys are "
+            "the cached and then the new tokens of request 0, then those of request 1, and so on.",
             "Returns `(cu_seqlens_q, cu_seqlens_k, mask)`. The first two are lists of whole "
             "numbers with one entry more than there are requests: request i has the queries "
             "`cu_seqlens_q[i]` to `cu_seqlens_q[i + 1] - 1` and the keys `cu_seqlens_k[i]` to "

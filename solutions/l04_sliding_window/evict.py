@@ -194,7 +194,7 @@ SLIGHT = ((2, 39, 20, 0), (2, 21, 20, 0))  # few entries are dropped, or nearly 
 
 EXERCISE = Exercise(
     number=2,
-    title="Evict what no later token sees",
+    title="Evict the entries that no later token sees",
     minutes=10,
     points=3,
     is_policy=True,
@@ -205,8 +205,8 @@ EXERCISE = Exercise(
             "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries, oldest "
             "first.",
             "The first `sinks` entries (0 or more) and the last `window` (at least 1) stay, each "
-            "once, in the order of the text. If S is not larger than that, all stay.",
-            "Returns `(k, v)` with (H, min(S, sinks + window), D) numbers each, of the same type.",
+            "once, in the order of the text. If S is at most sinks + window, all stay.",
+            "Returns `(k, v)`, each of shape (H, min(S, sinks + window), D) and of the same type.",
             "The memory of the dropped entries must be freed: the result must not keep more bytes "
             "alive than its shapes show. `k` and `v` themselves must not change.",
         ),

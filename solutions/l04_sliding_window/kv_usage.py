@@ -114,8 +114,8 @@ MISCONCEPTIONS = (
     Misconception(
         "one_too_many",
         "A query sees W + 1 keys, so W + 1 are held.",
-        "A query sees W + 1 keys, but one of them is its own, which is new in its step. Between "
-        "steps W stay, and the sinks.",
+        "A query sees W + 1 keys, but one of them is its own, which its step adds. Between steps, "
+        "the last W entries and the sinks stay.",
         at_most(lambda window, sinks: window + sinks + 1),
     ),
     Misconception(
@@ -162,8 +162,8 @@ EXERCISE = Exercise(
         signature="kv_usage(num_computed_tokens: int, num_scheduled_tokens: int, window: int | "
         "None, sinks: int) -> tuple[int, int]",
         rules=(
-            "Earlier steps computed the first `num_computed_tokens` tokens of a request, and each "
-            "of them evicted as below.",
+            "Earlier steps computed the first `num_computed_tokens` tokens of a request. Each of "
+            "these steps evicted as below.",
             "This step computes the next `num_scheduled_tokens` (at least 1). It adds the K/V of "
             "all of them before it evicts any.",
             "At the end of a step, at most the first `sinks` positions (0 or more) and the last "

@@ -234,8 +234,8 @@ EXERCISE = Exercise(
     hints=(
         "Which entry leaves when a new one is stored, and what happens to its slot?",
         "Each sink has its own slot. The other slots are used in turn: which positions share one?",
-        "Count the positions after the sinks from 0. The operator % takes them round `window` "
-        "slots. Then make sure that these slots are not those of the sinks.",
+        "Count the positions after the sinks from 0. `% window` turns this count into a number "
+        "from 0 to window - 1. Then make sure that these slots are not those of the sinks.",
     ),
     right=(rolling_buffer_index, sinks_behind, by_counting),
     misconceptions=(NOT_INT, *MAPPINGS, NOT_FOR_LIFE),

@@ -132,7 +132,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_window",
         "A causal mask is enough.",
-        "`window` limits how far a query looks back, but here it sees every earlier position.",
+        "`window` limits how far a query looks back. Here the query sees every earlier position.",
         lambda query, key, window, sinks: key <= query,
     ),
     Misconception(
@@ -226,9 +226,9 @@ EXERCISE = Exercise(
         "the last one?",
         "Ask in this order: is the key later than the query? Is there a window? If so, is the key "
         "a sink, or near enough?",
-        "The first question can already return False, and a window of None then returns True. For "
-        "the last one, compare the key with `sinks` and the distance query - key with `window`; "
-        "one of the two is enough.",
+        "Return False for a later key. Then return True if `window` is None. Otherwise compare the "
+        "key with `sinks` and the distance query - key with `window`: it is enough if one of the "
+        "two makes the key visible.",
     ),
     right=(visible, by_cases, by_listing),
     misconceptions=MISCONCEPTIONS,

@@ -5,7 +5,7 @@ from notebooks import Notebooks
 
 from course.attempt import Attempt
 from course.lesson_data.l04_exhibits import kept_by, padded_entries
-from course.lesson_data.l04_window import block_steps, drawn_masks, grown, storage_story
+from course.lesson_data.l04_window import drawn_masks, grown, storage_story
 from course.registry import exercise
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, load_model
 from nanogpt.policies import sliding_window
@@ -53,24 +53,6 @@ def test_lesson_4_counts_what_it_says():
     unbounded, bounded = (dict(each["points"]) for each in padded_entries())
     assert {*unbounded.values()} == {38}
     assert (bounded[0], bounded[8], bounded[10]) == (10, 2, 0)
-
-
-def test_a_drawn_block_is_given_back_once_the_window_has_passed_all_of_it_but_for_the_sinks():
-    steps = block_steps(load_model())
-    gone, outside = 0, set[int]()
-    for step in steps:
-        for request_id, table in step["tables"].items():
-            assert table[0] is not None, "position 0 is the sink"
-            assert table[-1] is not None, "the newest is seen"
-            gone += table.count(None)
-            for block in table:
-                if block is not None:
-                    drawn = step["blocks"][block]
-                    assert drawn["owner"] == int(request_id)
-                    assert len(drawn["outside"]) < drawn["filled"]
-                    outside |= {*drawn["outside"]}
-    assert gone and outside == {0, 1, 2, 3}
-    assert steps[-1]["tables"] == {}
 
 
 @pytest.mark.process

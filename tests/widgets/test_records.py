@@ -5,7 +5,7 @@ import json
 import pytest
 import samples
 import torch
-from galleries import make, real_blocks
+from galleries import make
 from support import find_program, run
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, encode
@@ -61,7 +61,6 @@ def test_an_engine_s_trace_is_taken_as_it_is(model):
     pool = samples.pool_run()
     for kind in ("BlockPool", "PrefixTree"):
         assert make(kind).trace["steps"][3]["blocks"] == pool["steps"][3]["blocks"]
-    assert make("BlockTable", steps=real_blocks()).steps == real_blocks()
 
 
 def test_all_who_wait_for_a_step_s_reason_are_filled_in():
