@@ -26,27 +26,28 @@ def _():
     (queues, ageing), 5 (deadlines, slack), 7 (prefix hits) and 8 (speculation). You write four
     functions.*
 
-    You will be able to keep a priority queue whose requests change their rank and leave, boost the
-    requests that are about to miss their deadlines, route each request to the worker that finishes
-    its prefill first, and judge from many seeds whether a feature pays.
+    You will be able to keep a priority queue in which a request can change its key or be removed,
+    boost the requests that are about to miss their deadlines, route each request to the worker that
+    finishes its prefill first, and judge from many seeds whether a feature pays.
 
     ## Which request goes next, and to which worker?
 
     One engine cannot keep up, so four of them run side by side. They are called *workers*, and each
-    has a batch of 32, 2,048 KV tokens and a prefix cache of its own. One stream of requests arrives
+    has a batch of 32, 2,048 KV tokens and a prefix cache of its own. All requests arrive at one queue
     in front of them. Each request has a priority from 0, the highest, to 9, and a deadline for its
     last token. Whenever a request waits and a worker has room, the fleet's scheduler decides:
     **which request goes next, and to which worker?**
 
     The fleet is simulated on a virtual clock, so the same seed gives the same run to the microsecond.
-    **All times are modelled** unless the text says otherwise; further down, two real engines do the
-    same. The policies, and the costs called *source*, come from the simulator
+    **All times are modelled** unless the text says otherwise; further down, two real engines are
+    measured. The policies come from the simulator
     [AdaXL/adaptive-llm-scheduler](https://github.com/AdaXL/adaptive-llm-scheduler), which this lesson
-    calls *the source*.
+    calls *the source*. So do the *source costs*, one of two sets of modelled times for prefills and
+    decode steps.
 
-    In the picture a lane is a worker: hatched is a prefill, blue are the decodes of its batch. The
-    queue is drawn above the lanes. Step from event to event with the arrows, or press **Next
-    trouble**.
+    In the picture each lane is a worker. Its prefills are hatched, and the decode steps of its batch
+    are blue. The queue is drawn above the lanes. Step from event to event with the arrows, or press
+    **Next trouble**.
     """)
     return
 
@@ -56,7 +57,6 @@ def _():
     from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l09_fleet as fleet
-    from course.lesson_data import l09_lazy_heap as lazy_heap
     from course.lesson_data import l09_measured as measured
     from course.lesson_data import l09_routing as routing
     from nanogpt.fleet import decisions
@@ -71,7 +71,6 @@ def _():
         decisions,
         engine_loop,
         fleet,
-        lazy_heap,
         measured,
         routing,
     )
@@ -105,8 +104,8 @@ def _():
         "The median falls from 646 ms to **10.7 ms**, and the 99th percentile rises from 803 ms to "
         "**2,398 ms**. No deadline is missed, instead of 80 of 1,187. Most requests pass quickly "
         "because a few wait for nearly all the others. A team that only looks at medians ships this. "
-        "(In order of arrival, no request overtakes a first one that fits nowhere. By priority, the "
-        "requests behind it may.)",
+        "One more thing differs: in order of arrival, the first request blocks all others while no "
+        "worker has room for it. By priority, the requests behind it may go ahead.",
     )
     return
 
@@ -134,12 +133,12 @@ def _():
     mo.md(r"""
     ### A priority queue with lazy deletion
 
-    A heap gives the smallest key in a few steps, however many requests wait. But requests change while
-    they wait: one becomes urgent and gets a new key, another is removed because its client has
-    disconnected. Finding its entry in the middle of a heap means searching the whole heap, so the
-    queue does not search. **The old entry stays in the heap, and the pop recognizes later that it is
-    stale.** Each request has a counter, its *generation*. Every push and every removal increments it,
-    and an entry carries the generation that it was pushed with:
+    A heap of *n* requests, ordered by a key such as `(priority, deadline)`, gives the smallest key in
+    O(log *n*). But requests change while they wait: one becomes urgent and gets a new key, another is
+    removed because its client has disconnected. Finding its entry in the middle of a heap means
+    searching the whole heap, so the queue does not search. **The old entry stays in the heap, and the
+    pop recognizes later that it is stale.** Each request has a counter, its *generation*. Every push
+    and every removal increments it, and an entry carries the generation that it was pushed with:
 
     ```python
     def push(heap, newest, request_id, key):
@@ -203,9 +202,9 @@ def _():
     ### Boosting requests that are about to be late
 
     A request that is about to miss its deadline is boosted by two levels. The source boosts every
-    request *within 50 ms of its deadline*, checks again every millisecond, and goes on after the
-    deadline. Which requests does that help? Lesson 5 gives the answer: not one that has 40 ms left and
-    300 ms of work.
+    request *within 50 ms of its deadline*, and boosts it again at every check, once per millisecond,
+    even after the deadline. But a boost helps only a request that can still meet its deadline. One
+    that has 40 ms left and 300 ms of work cannot: its slack (lesson 5) is below 0.
     """)
     return
 
@@ -250,13 +249,13 @@ def _(Curves, boost_attempt, fleet):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The source boosts this request when it is too late, and again at every tick until it has the
-    highest priority. There it stays, so a request that cannot be saved is first in the queue. Checking
-    every millisecond is not needed either. The slack of a waiting request falls by 1 ms per ms, so the
-    two moments at which `boosted_priority` changes are known on arrival, and the simulator schedules
-    an event for each.
+    The source first boosts this request when it can no longer meet its deadline, and then
+    every millisecond until it has the highest priority. The request stays there, so one that cannot be
+    saved is first in the queue. Checking every millisecond is not needed either. The slack of a waiting
+    request falls by 1 ms per ms, so the two moments at which `boosted_priority` changes are known on
+    arrival, and the simulator schedules an event for each.
 
-    ### Ageing: give the tail back
+    ### Ageing: bound the wait of low priorities
 
     Who pays for the fast median of the first prediction? Here is the rush again, by class of priority.
     """)
@@ -271,14 +270,14 @@ def _(fleet, rush_runs):
             [
                 mo.md(fleet.classes_table(rush_runs)),
                 mo.md(r"""
-    By priority only, the lowest classes are served when no other request waits: *starvation*, as in
+    Without ageing, the lowest class is served only when no other request waits: *starvation*, as in
     lesson 2b. The last row uses lesson 2b's cure, ageing, with the key
     `arrival + ageing_us * priority`. All requests age at the same rate, so two waiting requests never
     change their order, and the entry in the heap stays right. Only a boost changes a key, and then the
     request is pushed again.
 
-    Was seed 42 lucky? In the next picture each seed is a pair of runs with the same load, joined by a
-    line.
+    So far all runs had one seed, 42. Was it a lucky one? In the next picture each seed is a pair of
+    runs with the same load, joined by a line.
     """),
             ]
         ),
@@ -303,11 +302,11 @@ def _(PairedSeeds, measured):
 @app.cell(hide_code=True)
 def _():
     after("l09.overload", mo.md(r"""
-    By priority only, the median falls in all 10 seeds, by 649 ms on average (95 % interval 533 to
-    765), and the 99th percentile rises in all 10, by 1,529 ms (1,191 to 1,867). It is one change, and
-    a report may choose which number it shows. With ageing the median keeps its gain, 629 ms (523 to
-    736), and the 99th percentile improves as well, by 187 ms (43 to 332). Both are recorded;
-    `lessons/data/fleet.md` says how.
+    By priority only, the median falls in all 10 seeds, by 649 ms on
+    average (95 % interval 533 to 765), and the 99th percentile rises in all 10, by 1,529 ms (1,191 to
+    1,867). The change is the same, so a report can make it look good or bad by the number that it
+    shows. With ageing the median keeps its gain, 629 ms (523 to 736), and the 99th percentile improves
+    as well, by 187 ms (43 to 332). Both comparisons are recorded; `lessons/data/fleet.md` says how.
     """))
     return
 
@@ -350,8 +349,8 @@ def _():
             "Neither: the scores are equal",
         ),
         1,
-        "The busy one, with **244 against 221 points**. Computing 33 tokens takes 13 µs each on the "
-        "modelled GPU, less than half a millisecond together. Points have no unit, so the bad trade "
+        "The busy one, with **244 against 221 points**. On the modelled GPU a token takes 13 µs, "
+        "so 33 tokens take less than half a millisecond. Points have no unit, so the bad trade "
         "was not noticed. Use one unit instead: a worker's *backlog* is the number of prompt tokens "
         "that it still has to compute, and a hit is a number of tokens that it need not compute. "
         "Together they tell which worker **finishes** this prefill first.",
@@ -412,22 +411,22 @@ def _(routing):
     When no worker has room, a running request may have to leave. By the source's rule, a waiting
     request preempts a running one if its priority is at least **three levels** higher. With a smaller
     gap, requests whose priorities differ by 1 would preempt each other all the time, and every
-    preemption costs a prefill. The victim keeps its text and waits again. Its K/V is recomputed, or
-    brought back from host memory if it was swapped out. An example: one worker with a batch of one,
-    where a request of priority 1 arrives at 100 ms.
+    preemption costs a prefill. The victim keeps its generated tokens and waits again. Its K/V is
+    recomputed, or brought back from host memory if it was swapped out. An example: one worker with a
+    batch of one, where a request of priority 1 arrives at 100 ms.
 
     {routing.victim_table()}
 
     The victim pays twice: it waits for the other request, and it computes its prompt and its generated
-    tokens again. Under load, preemption gives one request a place and takes tokens from all of them.
-    The table under *Measure it* shows whether that pays.
+    tokens again. Under load, one request starts earlier, and all requests wait for the recomputed
+    tokens. The table under *Measure it* shows whether that pays.
     ///
 
     /// details | What else the source's scheduler does
 
     | the source | why | this fleet |
     |:--|:--|:--|
-    | finds hits by a hash of the first 256 characters of a prompt | one dictionary lookup per worker, but all or nothing: prompts that differ early never hit, and a hit may claim more than they share | a radix tree by token: a hit is the longest common prefix |
+    | finds hits by a hash of the first 256 characters of a prompt | one dictionary lookup per worker, but all or nothing: prompts that differ early never hit, and a hit may count tokens that two prompts do not share | a radix tree by token: a hit is the longest common prefix |
     | reserves the batch slot at dispatch (*eager reservation*) | an asyncio task adds the request later, and without the reservation one round dispatches more than `max_batch_size` | reserves the slot and the KV tokens |
     | skips a request at the head that fits no worker (*infeasible head*) | a prompt larger than a worker's whole KV budget never fits. Boosted, it stays at the head; if the loop ended there, all requests behind it would starve | refuses such a request on arrival, and skips one that does not fit now |
     | dispatches once per 1 ms | above 1,000 requests/s the scheduler becomes the bottleneck. Its README names the cures: decide in batches, use lock-free queues, run the scheduler in its own thread | at least `dispatch_us` between two rounds, with any number of dispatches in a round |
@@ -435,28 +434,20 @@ def _(routing):
 
     ## Your fleet in a burst
 
-    A burst: 5 requests per second, then 200, then 5 again. The costs are *calibrated*: worked out for
-    a model of 1.2 billion parameters on one data-centre GPU. The queue pops with your `pop_live`
-    (inside the simulator's `apply_event`, which also pushes and removes), your `boosted_priority`
-    boosts, and your `route` chooses the worker.
+    A burst: 5 requests per second, then 200, then 5 again. The costs are *calibrated*: worked out for a
+    model of 1.2 billion parameters on one data-centre GPU. Your `pop_live` pops from the queue, your
+    `boosted_priority` boosts, and your `route` chooses the worker.
     """)
     return
 
 
 @app.cell
-def _(
-    boost_attempt,
-    decisions,
-    lazy_heap,
-    pop_attempt,
-    route_attempt,
-    routing,
-):
+def _(boost_attempt, decisions, pop_attempt, route_attempt, routing):
     attempts = {"pop_live": pop_attempt, "boosted_priority": boost_attempt, "route": route_attempt}
 
     reference_fleet = routing.burst_of()
     your_fleet = routing.burst_of(
-        apply_event=lazy_heap.queue_of(pop_attempt),
+        pop_live=pop_attempt.or_reference(decisions.pop_live),
         boosted_priority=boost_attempt.or_reference(decisions.boosted_priority),
         route=route_attempt.or_reference(decisions.route),
     )
@@ -485,7 +476,8 @@ def _():
     So far all times were modelled. These workers are real: two processes, each with an engine and the
     Shakespeare model, and in front of them a router that calls `route`. A worker keeps its K/V in
     shared blocks of 16 tokens. After every step it sends the router the hashes of the blocks that it
-    added and evicted (*KV events*). A hit is the longest match of a prompt's block hashes among them.
+    added and evicted (*KV events*). A hit on a worker is the longest run of a prompt's first blocks
+    whose hashes that worker has added and not evicted.
     """)
     return
 
@@ -502,14 +494,14 @@ def _(Figure, decisions, measured, route_attempt):
 @app.cell(hide_code=True)
 def _(measured, real):
     mo.md(rf"""
-    A hit of n tokens saves the computation of exactly n tokens. The TTFT falls with it, down to the
-    fixed cost of a step and of two pipes. Only whole blocks can hit, and the last token of a prompt is
-    always computed, because its logits are needed.
+    A hit of n tokens saves the computation of exactly n tokens. The TTFT falls with it,
+    down to the fixed cost of a step and of the two pipes between router and worker. Only whole blocks
+    can hit, and the last token of a prompt is always computed, because its logits are needed.
 
     {measured.routes_table(real)}
 
-    Both workers soon have most of the six prefixes, so routing can save little: a fifth of the prompt
-    tokens when this was recorded.
+    Both workers soon have most of the six prefixes, so routing can save little. When this was
+    recorded, it saved a fifth of the prompt tokens.
     """)
     return
 
@@ -523,9 +515,10 @@ def _():
 
     ### Exhibit A: a removed request is served first
 
-    A queue like the first one. Request 5 had priority 2 when its client disconnected. It came back
-    with priority 6, behind all others. Step to the end. The cell shows what a removal does to the
-    generations. Find out what is wrong, then **repair the function in its cell**. <span data-yours="exhibit"></span>
+    This queue is like that of exercise 9.1. Request 5 had priority 2 when its client disconnected. It
+    came back with priority 6, behind all others. Step to the end. The cell shows what a removal does to
+    the generations. Find out what is wrong, then **repair the function in its cell**.
+    <span data-yours="exhibit"></span>
     """)
     return
 
@@ -587,8 +580,8 @@ def _():
     mo.md(r"""
     ### Hardly better than FIFO
 
-    A careful comparison: the same loads, five seeds, and a baseline in which the compared features are
-    switched off.
+    This comparison looks careful. It uses the same loads, five seeds, and a baseline in which the
+    compared features are switched off.
 
     ```python
     baseline = replace(
@@ -600,7 +593,7 @@ def _():
     The result disappoints: the TTFT gains less than hoped, and the mean ITL of the adaptive fleet is
     *higher* than the baseline's.
 
-    | adaptive fleet minus | TTFT, median | mean ITL | the baseline's prefix hits, as printed |
+    | baseline | median TTFT, adaptive minus baseline | mean ITL, adaptive minus baseline | the baseline's prefix hits, as printed |
     |:--|--:|--:|--:|
     | this baseline | -2.5 ms | +7 µs | 0.0 % |
     | `nanogpt.fleet.fleet_config.FIFO` | -4.2 ms | -79 µs | 0.0 % |
@@ -636,8 +629,8 @@ def _():
     /// details | A third defect: a test that cannot fail
 
     The source's scheduler is an asyncio task. Its first preemption uses a set that was never created
-    and raises an AttributeError. An exception in a task stays in the task until somebody awaits the
-    task, and nothing does. So the scheduler is dead, the workers finish their requests, and no error
+    and raises an AttributeError. An exception in a task is raised only where the task is awaited, and
+    no code awaits this one. So the scheduler is dead, the workers finish their requests, and no error
     is shown. Run as published with `--rps 300 --duration 8`, the source completed 266 of 1,942
     requests, and its 45 tests passed. The one about preemption asserts `preemptions >= 0`, which is
     always true.
@@ -645,7 +638,7 @@ def _():
 
     ## Measure it, including where it loses
 
-    The whole fleet against the same fleet with one feature switched off. The table shows what the
+    Here the whole fleet is compared with the same fleet without one feature. The table shows what the
     feature **brings** over six paired seeds. Negative is better, and improvements are bold. *Nothing*:
     equal in every pair of runs. *Noise*: the 95 % interval contains 0.
     """)
@@ -667,12 +660,12 @@ def _():
 
     - **While no request waits, no queue order changes anything.** At 30 requests per second only the
       prefix cache and routing help, because they shorten prefills.
-    - **Order by priority** buys the median with the 99th percentile. **Ageing** gives the tail back and
-      costs deadlines in the burst: a request that has waited long is often late already, and is now
-      served before one that could still meet its deadline.
+    - **Order by priority** improves the median and worsens the 99th percentile. **Ageing** repairs the
+      99th percentile and costs deadlines in the burst: a request that has waited long is often late
+      already, and is now served before one that could still meet its deadline.
     - **Urgency** changes nothing until deadlines are at stake, and then a lot.
-    - **Preemption at a gap of 3 pays nowhere here**: workers that have no time compute every victim
-      again.
+    - **Preemption at a gap of 3 pays nowhere here**: busy workers have to compute every victim's
+      tokens again.
     - **Speculation** is the largest feature under load. At 30 requests per second it makes the median
       TTFT *longer*: a new request waits for the running step, and a step with drafts takes longer.
     """))
@@ -716,9 +709,10 @@ def _():
     - A virtual clock instead of asyncio tasks on the wall clock: a run is repeatable, and no task can
       die without an error.
     - The source counts priority 9 as the most urgent and adds 2; here 0 is, and a boost subtracts 2.
-    - The source's *utilisation* is how full the prefix cache is. It is full most of the time, so the
-      source leaves speculation off on idle workers. Here it is the share of the batch in use.
-    - Its prompts come from another pool, and it draws new arrivals in each run.
+    - The source's *utilisation* is how full the prefix cache is. The cache is full most of the time, so
+      the source leaves speculation off on idle workers. Here utilisation is the share of the batch in
+      use.
+    - The source's prompts come from another pool, and each of its runs draws new arrivals.
 
     | costs | scenario | FIFO's median TTFT, and the difference | 99th percentile | deadlines missed |
     |:--|:--|:--|:--|:--|
@@ -795,10 +789,10 @@ def _():
       that never go down.
     - Boost a request only while its slack is between 0 and 50 ms. Before that it needs no help, and
       after that no help is enough.
-    - Order by priority buys the median with the tail. Ageing gives the tail back and costs some
+    - Order by priority improves the median and worsens the tail. Ageing repairs the tail and costs some
       deadlines in a burst.
-    - Route by backlog minus hit, both in tokens. A score without a unit makes one worker hot while
-      others idle.
+    - Route by backlog minus hit, both in tokens. A score without a unit overloads one worker
+      while others are idle.
     - Judge a feature by paired seeds, by more than one metric, and against a baseline that was built
       up from nothing. While no request waits, no queue order changes anything.
 
@@ -808,17 +802,18 @@ def _():
     |:--|:--|:--|
     | router | `vllm-router`: `cache_aware` (default), `kv_aware`, `power_of_two`, `consistent_hash` … | SMG, which began as SGLang's router and now serves vLLM too: `cache_aware` (default), `least_load`, `prefix_hash` … |
     | KV events | `--kv-events-config` (off by default), `vllm/config/kv_events.py` | `--kv-events-config`, `BlockStored` and `BlockRemoved` in `srt/disaggregation/kv_events.py` |
-    | balancing inside one server | `DPLBAsyncMPClient`: fewest waiting and running requests; knows no hits | `--load-balance-method` |
+    | balancing inside one server | `DPLBAsyncMPClient`: fewest waiting and running requests; ignores prefix hits | `--load-balance-method` |
     | queue by priority | `--scheduling-policy priority`: a heap, lower value first, no ageing | `--enable-priority-scheduling`: higher value first; preempts at a gap of more than 10 (`--priority-scheduling-preemption-threshold`) |
 
     - **`cache_aware`** sends a request to the worker with the longest match if that match covers more
-      than `--cache-threshold` (0.3) of the prompt. When a worker's load is over the mean by more than
-      64 and by more than half, the least loaded worker gets the request instead. That is two modes and
-      a switch; yours is one formula, because hit and backlog have one unit. SMG learns what each
-      worker has from KV events, or guesses from the tokens or the text that it sent.
+      than `--cache-threshold` (0.3) of the prompt. When that worker's load is over the mean by more
+      than 64 requests and by more than half, the least loaded worker gets the request instead. That is
+      two modes and a switch; yours is one formula, because hit and backlog have one unit. SMG learns
+      what each worker has from KV events, or guesses from the tokens or the text that it sent.
     - **NVIDIA Dynamo** (`--router-mode kv`) and
-      [Ray Serve](https://docs.ray.io/en/master/serve/llm/user-guides/kv-aware-routing.html) are closest
-      to yours: prefill work that is left plus the worker's active work, and the least wins.
+      [Ray Serve](https://docs.ray.io/en/master/serve/llm/user-guides/kv-aware-routing.html) are closest to
+      yours: they add the prefill work that is left and the worker's active work, and choose the
+      smallest sum.
     - **Mooncake** (Qin et al., [arXiv 2407.00079](https://arxiv.org/abs/2407.00079)) estimates the TTFT
       of each prefill instance from its queue and the hit, takes the smallest, and *copies* hot prefixes
       to other instances.
@@ -826,7 +821,7 @@ def _():
       closed without being merged. It keeps `priority - factor * (now - inserted)` in a heap, which
       works because all requests age at one rate.
 
-    The defects of this page are real ones:
+    Production engines and routers have had two of this lesson's defects:
 
     - **Hotspot.** [vllm-project/router #179](https://github.com/vllm-project/router/issues/179): one
       path did not count the load, so one engine of eight served all of 480 concurrent requests until

@@ -5,51 +5,25 @@ keeps the requests that really wait: from their push until their removal or pop.
 entry of a waiting request is live, so an old entry that counts again is seen at once.
 """
 
-import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from course.attempt import Attempt
 from course.calling.errors import blame
 from course.calling.jobs import RunError, run
-from nanogpt.fleet import decisions
-from nanogpt.fleet.decisions import Entry, Event
-from nanogpt.fleet.fleet_policies import ApplyEvent
+from nanogpt.fleet.decisions import Entry, Key, Newest, pop_live, push, remove
 from nanogpt.validate import PolicyError
 
 Record = dict[str, Any]
-Newest = dict[int, int]
+Event = tuple[str, int, Key] | tuple[str, int] | tuple[str]
+"""("push", id, key), ("remove", id) or ("pop",)."""
 
 
-def pop_live(heap: Sequence[Entry], newest: Mapping[int, int]) -> tuple[int | None, list[Entry]]:
-    """The first live request, None if there is none, and the heap after its pop."""
-    rest = list(heap)
-    while rest:
-        _, request_id, generation = heapq.heappop(rest)
-        if generation == newest.get(request_id):
-            return request_id, rest
-    return None, rest
-
-
-def remove(newest: Newest, request_id: int) -> Newest:
+def after_removal(newest: Newest, request_id: int) -> Newest:
     """The newest generations after a removal, which makes the request's entries stale."""
-    return {**newest, request_id: newest.get(request_id, 0) + 1}
-
-
-def queue_of(attempt: Attempt) -> ApplyEvent:
-    """The fleet's queue with the learner's pop; the reference while there is none."""
-    if not attempt.started:
-        return decisions.apply_event
-    pop = attempt.or_reference(pop_live)
-
-    def apply_event(heap: Any, generations: Any, event: Event) -> Any:
-        if event[0] != "pop":
-            return decisions.apply_event(heap, generations, event)
-        popped, rest = pop(list(heap), dict(generations))
-        return rest, generations, popped
-
-    return apply_event
+    newest = dict(newest)
+    remove(newest, request_id)
+    return newest
 
 
 def told(story: Callable[..., Record], *functions: Callable[..., Any]) -> Record:
@@ -63,7 +37,7 @@ def told(story: Callable[..., Record], *functions: Callable[..., Any]) -> Record
 def heap_story(
     events: Sequence[Event],
     pop: Callable[..., Any] = pop_live,
-    remove: Callable[..., Any] = remove,
+    remove: Callable[..., Any] = after_removal,
 ) -> Record:
     """The heap after each event, as plain data for a picture.
 
@@ -84,10 +58,9 @@ def heap_story(
         try:
             match event:
                 case ("push", request_id, key):
-                    newest = {**newest, request_id: newest.get(request_id, 0) + 1}
+                    heap, newest = list(heap), dict(newest)
+                    push(heap, newest, request_id, key)
                     waiting[request_id] = (key, request_id, newest[request_id])
-                    heap = list(heap)
-                    heapq.heappush(heap, waiting[request_id])
                 case ("remove", request_id):
                     newest = _checked_newest(remove(dict(newest), request_id))
                     waiting.pop(request_id, None)

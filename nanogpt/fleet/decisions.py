@@ -19,46 +19,37 @@ PREEMPTION_GAP = 3
 Key = tuple[float, ...]
 Entry = tuple[Key, int, int]
 """(key, request id, generation): an entry of the heap."""
-Event = tuple[str, int, Key] | tuple[str, int] | tuple[str]
-"""("push", id, key), ("remove", id) or ("pop",)."""
+Newest = dict[int, int]
+"""Each request's newest generation. An entry with another generation is stale."""
 
 
-def apply_in_place(entries: list[Entry], generations: dict[int, int], event: Event) -> int | None:
-    """Apply one event to a heap with lazy deletion; return the popped id, None of an empty heap.
+def push(heap: list[Entry], newest: Newest, request_id: int, key: Key) -> None:
+    """Push a request, or give it another key; its older entries become stale."""
+    newest[request_id] = newest.get(request_id, 0) + 1
+    heapq.heappush(heap, (key, request_id, newest[request_id]))
 
-    An entry is live while its generation is the request's latest. Every push, removal and pop of a
-    request increments its generation; generations never fall and are never forgotten, so a stale
-    entry cannot become live again. Stale entries stay until a pop meets them.
 
-    Raises: ValueError for another event.
+def remove(newest: Newest, request_id: int) -> None:
+    """Make all entries of a request stale; they stay in the heap.
+
+    A generation is never forgotten and never goes down, so a stale entry cannot become live again.
     """
-    match event:
-        case ("push", request_id, key):
-            generations[request_id] = generations.get(request_id, 0) + 1
-            heapq.heappush(entries, (key, request_id, generations[request_id]))
-        case ("remove", request_id):
-            generations[request_id] = generations.get(request_id, 0) + 1
-        case ("pop",):
-            while entries:
-                _, request_id, generation = heapq.heappop(entries)
-                if generations[request_id] == generation:
-                    generations[request_id] += 1
-                    return request_id
-        case _:
-            raise ValueError(f"there is no event {event!r}; choose from push, remove, pop")
+    newest[request_id] = newest.get(request_id, 0) + 1
+
+
+def pop_in_place(heap: list[Entry], newest: Mapping[int, int]) -> int | None:
+    """Pop entries up to and including the first live one; return its request's id, or None."""
+    while heap:
+        _, request_id, generation = heapq.heappop(heap)
+        if generation == newest.get(request_id):
+            return request_id
     return None
 
 
-def apply_event(
-    heap: Sequence[Entry], generations: Mapping[int, int], event: Event
-) -> tuple[list[Entry], dict[int, int], int | None]:
-    """Apply one event to copies: the new heap, the new generations, the popped id.
-
-    Raises: ValueError for another event.
-    """
-    entries, latest = list(heap), dict(generations)
-    popped = apply_in_place(entries, latest, event)
-    return entries, latest, popped
+def pop_live(heap: Sequence[Entry], newest: Mapping[int, int]) -> tuple[int | None, list[Entry]]:
+    """Return (request id or None, heap): the first live request, and the heap after its pop."""
+    rest = list(heap)
+    return pop_in_place(rest, newest), rest
 
 
 def boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int:

@@ -109,6 +109,12 @@ MISCONCEPTIONS = (
         "In a tie take the worker with fewer running requests, and only then the lower id.",
         smallest(lambda w, hit: (left(w, hit), w.id)),
     ),
-    Misconception("in_place", "Sort them and take the first.", examples=(sorts_the_workers,)),
-    Misconception("no_return", "The request is sent.", examples=(lambda workers, hits: None,)),
+    Misconception(
+        "in_place", "The list of workers may be sorted in place.", examples=(sorts_the_workers,)
+    ),
+    Misconception(
+        "no_return",
+        "Choosing the worker is enough, without a return.",
+        examples=(lambda workers, hits: None,),
+    ),
 )

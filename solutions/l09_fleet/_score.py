@@ -17,7 +17,7 @@ MARGIN = 0.20  # by how much attainment has to be above FIFO's, on average over 
 TOLERANCE = 0.02  # by how much it may be below FIFO's on a single load
 LONGEST_WAIT_US = 2_000_000  # how long a request may wait for its first token
 WANTED = (
-    f"at least {100 * MARGIN:+.1f} percentage points to FIFO on average, on no load less than "
+    f"at least {100 * MARGIN:+.1f} percentage points against FIFO on average, on no load less than "
     f"{-100 * TOLERANCE:.1f}, and no request waits longer than {LONGEST_WAIT_US / 1e6:g} s"
 )
 
@@ -76,13 +76,14 @@ LUCKY = Misconception(
     "lucky",
     "A good average is enough.",
     "The average is good, but on one load the policy is worse than FIFO, and the next load may be "
-    "such a one. Look at what differs on that load.",
+    "like it. Look at what differs on that load.",
 )
 NOT_ENOUGH = Misconception(
     "not_enough",
     "Any order is better than FIFO.",
     f"The policy does not beat FIFO by {100 * MARGIN:.0f} percentage points of attainment on "
-    "average. Ask which requests going first helps, and which it cannot help any more.",
+    "average. Which requests still meet their deadline if they go first, and which are too late in "
+    "any case?",
 )
 WEAK = (LEFT_OUT, HOLDS_BACK, ARRIVAL_ORDER, TAKES_THE_PATIENT, SERVES_THE_LOST)
 
@@ -173,7 +174,7 @@ class Score:
             else f" (95 % interval {paired.low:+.1f} to {paired.high:+.1f})"
         )
         return (
-            f"{paired.mean:+.1f} percentage points to FIFO on average{interval}; longest wait "
+            f"{paired.mean:+.1f} percentage points against FIFO on average{interval}; longest wait "
             f"{seconds(self.longest_wait_us)}"
         )
 

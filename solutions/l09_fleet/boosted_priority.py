@@ -134,7 +134,11 @@ MISCONCEPTIONS = (
         "lost only below 0.",
         boosting(lambda slack: 0 < slack <= 50_000),
     ),
-    Misconception("no_return", "The priority is changed.", examples=(lambda *args: None,)),
+    Misconception(
+        "no_return",
+        "Computing the priority is enough, without a return.",
+        examples=(lambda *args: None,),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -177,12 +181,12 @@ EXERCISE = Exercise(
             "Return the priority of a waiting request at the moment `now`. 0 is the highest.",
             "`deadline` is the moment by which its last token is due, and `remaining` is the least "
             "time that it still needs. All times are in microseconds.",
-            "A request is boosted by 2 levels, but not above 0, if it can still meet its deadline "
-            "and can wait at most 50 ms more before it cannot.",
-            "Every other request keeps its priority, also one that misses its deadline in any "
-            "case.",
-            "`priority` is the request's own, without earlier boosts. The queue asks again and "
-            "again with the same one.",
+            "Boost a request by 2 levels, but not above 0, if it still meets its deadline when it "
+            "starts now, but misses it when it starts more than 50 ms later.",
+            "Every other request keeps its priority, even one that can no longer meet its "
+            "deadline.",
+            "`priority` is the request's own, without earlier boosts. The queue calls this "
+            "function again and again with the same `priority`.",
         ),
         args=(6, 100_000, 200_000, 80_000),
         steps=(
@@ -198,8 +202,8 @@ EXERCISE = Exercise(
         "Which of them does a boost help?",
         "Compute the slack: deadline - now - remaining. Boost the request only if the slack is "
         "between 0 and 50 ms. Two levels up is a smaller number, which stops at 0.",
-        "One variable for the slack, and one comparison with both of its edges, in microseconds. "
-        "Then return `priority` as it came, or two less, which `max` keeps from going below 0.",
+        "Store the slack in a variable and compare it with both limits at once, in microseconds. "
+        "Then return `priority` unchanged, or two less, which `max` keeps from going below 0.",
     ),
     right=(boosted_priority, by_the_latest_start, by_cases),
     misconceptions=MISCONCEPTIONS,

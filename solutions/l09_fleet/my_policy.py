@@ -237,10 +237,10 @@ EXERCISE = Exercise(
             f"The policy serves {NUM_LOADS} hidden loads of {NUM_REQUESTS} requests with "
             f"{FLEET.num_workers} workers. Requests come in waves and have deadlines of 200 ms, "
             "500 ms or 1 s. Attainment is the share of requests that finish by their deadline. To "
-            f"pass, it must be {100 * MARGIN:.0f} percentage points above FIFO's on average and "
-            f"at most {100 * TOLERANCE:.0f} below on any load, and no request may wait longer than "
-            f"{LONGEST_WAIT_US / 1e6:g} s for its first token. FIFO has the same workers and "
-            "caches, and queues each arrival at the next worker in turn.",
+            f"pass, it must be at least {100 * MARGIN:.0f} percentage points above FIFO's on "
+            f"average and at most {100 * TOLERANCE:.0f} below it on any load, and no request may "
+            f"wait longer than {LONGEST_WAIT_US / 1e6:g} s for its first token. FIFO has the same "
+            "workers and caches, and queues each arrival at the next worker in turn.",
         ),
         args=(moment([ONE, BIG], [FULL, idle(2)]),),
         call="my_policy(snapshot)\n"
@@ -258,10 +258,10 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Start with any legal decision: the oldest request for which a worker has room. Then look "
-        "at the table. How many of the missed deadlines would another order keep?",
-        "Sort the waiting requests by their deadlines, and put those that cannot meet theirs any "
-        "more behind the others. Send the first one for which a worker has room, and choose the "
-        "worker as in `route`.",
+        "at the table. How many of the missed deadlines would be met in another order?",
+        "Sort the waiting requests by their deadlines, and put requests that can no longer meet "
+        "their deadlines behind the others. Send the first one for which a worker has room, and "
+        "choose the worker as in `route`.",
         "The sort key is a tuple: whether `now_us + remaining_us` is past `deadline_us`, then "
         "`deadline_us`. Go through the requests in that order and list the workers with room for "
         "each. Send the first request whose list is not empty. Return None after the loop.",

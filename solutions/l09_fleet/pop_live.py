@@ -12,9 +12,8 @@ from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.fleet.decisions import Entry, apply_in_place
+from nanogpt.fleet.decisions import Entry, Newest, pop_in_place, push, remove
 
-Newest: TypeAlias = dict[int, int]
 Popped: TypeAlias = tuple[int | None, list[Entry]]
 
 # --- right answers ------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "peeks",
-        "The smallest live entry is all that is asked.",
+        "A pop only has to find the first live request.",
         "A pop also takes the live entry off the heap. Otherwise the next pop returns the same "
         "request again.",
         leaving(lambda entry, live, newest: entry >= live),
@@ -173,7 +172,11 @@ MISCONCEPTIONS = (
     ),
     EMPTY_RAISES,
     Misconception("in_place", "A pop changes the heap that it is given.", examples=(in_place,)),
-    Misconception("no_return", "The heap is changed.", examples=(lambda *args: None,)),
+    Misconception(
+        "no_return",
+        "A pop changes the heap, so it need not return it.",
+        examples=(lambda *args: None,),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -198,8 +201,13 @@ def any_heaps(rng: random.Random, count: int = 60) -> list[Args]:
         newest: Newest = {}
         for _ in range(rng.randint(1, 14)):
             who, key = rng.randrange(5), (rng.randrange(3), 100 * rng.randint(1, 4))
-            event = rng.choice((("push", who, key),) * 4 + (("remove", who),) * 2 + (("pop",),))
-            apply_in_place(heap, newest, event)
+            event = rng.choice(("push",) * 4 + ("remove",) * 2 + ("pop",))
+            if event == "push":
+                push(heap, newest, who, key)
+            elif event == "remove":
+                remove(newest, who)
+            else:
+                pop_in_place(heap, newest)
         heaps.append((heap, newest))
     return sorted(heaps, key=lambda args: len(args[0]))
 

@@ -127,10 +127,10 @@ EXERCISE = Exercise(
         "worker 4: backlog_tokens=250, num_running=1",
         steps=(
             "Say that the prompt has 400 tokens. Worker 5 computes 300 tokens before it, and then "
-            "180 of the prompt, because it has 220: 480 in all.",
+            "180 of the prompt, because the other 220 are in its cache: 480 in all.",
             "Workers 2 and 4 have no hit. They compute 100 + 400 = 500 and 250 + 400 = 650 tokens.",
-            "480 is the least, so worker 5 finishes first. All workers have the same prompt to do, "
-            "so its length changes nothing.",
+            "480 is the least, so worker 5 finishes first. The prompt is equally long for all "
+            "workers, so its length does not change the choice.",
         ),
         result=5,
     ),

@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.attempt import Attempt
-from course.lesson_data.l09_lazy_heap import heap_story, pop_live, queue_of, told
-from course.registry import exercise
-from nanogpt.fleet import decisions
+from course.lesson_data.l09_lazy_heap import heap_story, told
 from widgets.lazy_heap import LazyHeap
 
 IDS = st.integers(0, 4)
@@ -61,19 +58,6 @@ def test_with_the_reference_an_entry_counts_exactly_when_it_is_live(events):
         assert "wrong" not in step["words"] and "again" not in step["words"]
     assert json.loads(json.dumps(story, allow_nan=False)) == story
     LazyHeap(story)
-
-
-@given(EVENTS)
-def test_a_learner_s_pop_gives_the_fleet_the_same_queue(events):
-    mine = queue_of(Attempt(exercise("l09.pop_live").check(pop_live), pop_live))
-    states = [([], {}), ([], {})]
-    for event in events:
-        popped = []
-        for at, apply_event in enumerate((mine, decisions.apply_event)):
-            *state, request_id = apply_event(*states[at], event)
-            states[at] = tuple(state)
-            popped.append(request_id)
-        assert popped[0] == popped[1]
 
 
 def test_a_forgotten_generation_revives_the_removed_entry_and_the_story_says_so():

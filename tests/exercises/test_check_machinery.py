@@ -16,7 +16,6 @@ from tiers import examples, some, tier
 
 from course.audit.auditing import SCORED
 from course.checks.voting import Votes, play
-from course.lesson_data import l09_lazy_heap
 from course.registry import exercise
 from nanogpt import EngineConfig, planning
 from nanogpt.fleet import decisions
@@ -37,7 +36,7 @@ from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
 OWN: dict[str, tuple[ModuleType, ...]] = {
     "l01": (planning, masks), "l02": (queueing,), "l03": (fusing, queueing),
     "l04": (sliding_window,), "l05": (policy,), "l06": (agreement, cleanup), "l07": (blocks,),
-    "l08": (acceptance,), "l09": (decisions, l09_lazy_heap), "l10": (server_policies,),
+    "l08": (acceptance,), "l09": (decisions,), "l10": (server_policies,),
 }  # fmt: skip
 NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", SCORED}
 
