@@ -45,13 +45,13 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_policies
     from course.engine_loop import engine_loop
     from course.lesson_data.l02_exhibits import oldest, switched_off, twins, your_twins
     from course.lesson_data.l02_posts import passed_policies, tests_table
     from course.lesson_data.l02_scheduler import POST, queue_of, recomputed, six_requests, verona
     from course.lesson_data.texts import served
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.policies import queueing
     from widgets import HeapStepper, KVBudget, Timeline

@@ -58,7 +58,6 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_policies
     from course.calling.jobs import call
     from course.engine_loop import engine_loop
     from course.lesson_data.l03_batch import (
@@ -79,6 +78,7 @@ def _():
     )
     from course.lesson_data.texts import served
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.policies import fusing, queueing
     from widgets import BatchView, MaskBuild, Timeline

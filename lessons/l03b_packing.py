@@ -33,7 +33,6 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_policies
     from course.engine_loop import engine_loop
     from course.lesson_data.l03_batch import NUM_SCHEDULED, batch_rows
     from course.lesson_data.l03b_packing import (
@@ -46,6 +45,7 @@ def _():
         strip,
     )
     from course.lesson_data.texts import whose_policies
+    from course.saved_answers import load_policies
     from nanogpt import load_model
     from nanogpt.policies import fusing
     from widgets import BatchView, Curves

@@ -43,7 +43,6 @@ def _():
     from dataclasses import replace
     from functools import cache
 
-    from course.answers import load_policies
     from course.engine_loop import engine_loop
     from course.lesson_data.l04_exhibits import benchmarks_table, kept_by, padded_entries
     from course.lesson_data.l04_window import (
@@ -56,6 +55,7 @@ def _():
     )
     from course.lesson_data.texts import whose_policies
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.policies import queueing, sliding_window
     from widgets import Curves, KVGrowth, MaskStepper, StorageStrip, Timeline, whose

@@ -49,11 +49,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.answers import newest_answers
     from course.engine_loop import engine_loop
     from course.lesson_data.l05_policy import REPORT_AND_VOICE, passes
     from course.lesson_data.l05_victims import under_load
     from course.lesson_data.l05b_ladder import RUNGS, ladder_rows, rung_by_load, yours_by_load
+    from course.saved_answers import newest_answers
     from nanogpt.slo.load import two_tier_load
     from nanogpt.slo.prefill_simulation import simulate
     from nanogpt.slo.variants import BATCHED, ROUND_COST, SEEN, SUSPENDED, UNPREEMPTED

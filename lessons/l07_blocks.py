@@ -42,12 +42,12 @@ def _():
 
     import torch
 
-    from course.answers import load_policies
     from course.engine_loop import engine_loop
     from course.lesson_data import l07_exhibits as exhibits
     from course.lesson_data import l07_measured as measured
     from course.lesson_data import l07_pool as pool
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, load_model
     from widgets import BlockPool, Curves, PrefixTree, whose
 

@@ -63,13 +63,13 @@ def _():
 
     import torch
 
-    from course.answers import load_policies
     from course.engine_loop import engine_loop
     from course.lesson_data import l08_drafts as drafts
     from course.lesson_data import l08_exhibits as exhibits
     from course.lesson_data import l08_measured as measured
     from course.lesson_data import l08_runs as runs
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
     from nanogpt.policies import acceptance
     from nanogpt.speculative.trigram import TrigramDraft

@@ -53,7 +53,6 @@ def _():
     import inspect
     import textwrap
 
-    from course.answers import load_policies
     from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l10_exhibits as exhibits
@@ -75,6 +74,7 @@ def _():
         stream_table,
         whose_policies,
     )
+    from course.saved_answers import load_policies
     from nanogpt import EngineConfig
     from nanogpt.server import server_policies as reference
     from nanogpt.server.engine_thread import EngineThread

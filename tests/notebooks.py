@@ -18,13 +18,13 @@ import pytest
 from answers import worked
 from support import ROOT
 
-from course.answers import source_of
 from course.attempt import Attempt
 from course.prediction import Withheld
 from course.publish.notebook_blocks import slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
+from course.saved_answers import source_of
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient

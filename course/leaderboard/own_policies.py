@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from course.answers import load_policies
 from course.calling.answers import load
 from course.calling.channel import LostError, TooSlowError
 from course.calling.jobs import RunError, run
@@ -19,6 +18,7 @@ from course.calling.policies import SavedPolicy
 from course.calling.processes import own_starter
 from course.files import read_bytes
 from course.registry import exercises
+from course.saved_answers import load_policies
 from course.source.cutting import read_notebook
 from course.source.surroundings import surroundings
 from nanogpt.contest import BASELINES, Entry, Round, Score, Workload, play, play_round, workload

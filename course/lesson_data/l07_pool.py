@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from course.answers import LoadedPolicies
 from course.attempt import Attempt
 from course.lesson_data.texts import Arrivals, served
+from course.saved_answers import LoadedPolicies
 from nanogpt import GPT, EngineConfig, Request, Trace, encode
 from nanogpt.trace import BlockStepRecord
 

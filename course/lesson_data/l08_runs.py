@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from course.answers import LoadedPolicies
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data.l08_drafts import OPENING, chances, tally
 from course.lesson_data.texts import oracle, shown, whose_policies
+from course.saved_answers import LoadedPolicies
 from nanogpt import (
     GPT,
     Engine,

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from course.answers import LoadedPolicies
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.leaderboard.contest_tables import card_sentence, markdown, sentence
@@ -25,6 +24,7 @@ from course.lesson_data.l10_clients import (
     serve_while,
 )
 from course.lesson_data.texts import shown
+from course.saved_answers import LoadedPolicies
 from nanogpt import Engine, EngineConfig, Policies, decode, encode, generate, load_model
 from nanogpt.clock import WallClock
 from nanogpt.contest import BASELINES, NAMES, Round, play_round

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from answers import worked
 
-from course import answers
+from course import saved_answers as answers
 from course.attempt import Attempt
 from course.lesson_data.l05_policy import (
     REPORT_AND_VOICE,

@@ -7,12 +7,12 @@ import torch
 from notebooks import Notebooks
 from support import ROOT
 
-from course.answers import LoadedPolicies
 from course.attempt import Attempt
 from course.lesson_data import l07_measured as measured
 from course.lesson_data import l07_pool as pool
 from course.lesson_data.l02_scheduler import recomputed
 from course.registry import exercise
+from course.saved_answers import LoadedPolicies
 from nanogpt import Engine, Policies, Request, Trace, load_model
 
 EARLIER = LoadedPolicies(Policies(), {}, "0 of 18 policies are yours.")

@@ -10,11 +10,11 @@ import pytest
 from answers import worked
 from notebooks import Notebooks
 
-from course.answers import LoadedPolicies
 from course.attempt import Attempt
 from course.lesson_data import l10_clients, l10_exhibits, l10_load, l10_served
 from course.lesson_data.l10_clients import Answer, Call, Served, serve_calls
 from course.registry import exercise
+from course.saved_answers import LoadedPolicies
 from nanogpt import EngineConfig, Policies
 from nanogpt.server import ServerPolicies
 

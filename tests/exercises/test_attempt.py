@@ -7,7 +7,8 @@ import shutil
 import pytest
 from answers import worked
 
-from course import answers, progress
+from course import progress
+from course import saved_answers as answers
 from course.__main__ import main
 from course.attempt import attempt, exhibit
 from course.calling import jobs

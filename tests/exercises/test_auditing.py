@@ -15,8 +15,8 @@ from rich.console import Console
 from support import ROOT
 
 from course.__main__ import main
+from course.audit.audit_command import show
 from course.audit.auditing import Audit, Count, audit
-from course.audit.command import show
 from course.audit.mutants import marked, mutants
 from course.audit.variants import VARIANTS, Variant
 from course.harness import Failure
@@ -126,7 +126,7 @@ def test_a_lesson_is_audited_from_end_to_end_and_a_finding_is_the_status(
 ) -> None:
     item = exercise("l04.compare_logits")
     lax = dataclasses.replace(item, equivalent_mutants={"no such line": "none"})
-    monkeypatch.setattr("course.audit.command.exercise", lambda exercise_id: lax)
+    monkeypatch.setattr("course.audit.audit_command.exercise", lambda exercise_id: lax)
     assert main(["audit", "l04b", "--seeds", "3"]) == 1
     lesson, _, row, *findings = capsys.readouterr().out.splitlines()
     assert lesson.startswith("l04b_window_quality: ")

@@ -9,11 +9,11 @@ import pytest
 from support import need_sandbox
 
 from course.__main__ import main
-from course.answers import answer_path
 from course.calling.jobs import run
 from course.leaderboard.board import BoardEntry, board_rows, read_board, with_entry, write_board
 from course.leaderboard.contest_tables import card_sentence, contest_table
 from course.leaderboard.own_policies import ContestError, card_of, find_own, read_policies
+from course.saved_answers import answer_path
 from nanogpt.contest import bound, workload
 
 SHORTEST = """\
