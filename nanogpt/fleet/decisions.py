@@ -74,7 +74,7 @@ def bump_source(priority: int, now: int, deadline: int) -> int:
 def queue_key(request: WaitingView, priority: int, ageing_us: int | None) -> Key:
     """The key of a waiting request, smallest first: priority, then deadline, then arrival.
 
-    With `ageing_us`, that much waiting makes up for one level. All requests age at the same rate, so
+    With `ageing_us`, that much waiting makes up for one level. All requests age at one rate, so
     the key is arrival + ageing_us * priority, which stays right while the request waits.
     """
     if ageing_us is None:
@@ -86,7 +86,7 @@ def route(workers: Sequence[WorkerView], hits: Mapping[int, int]) -> int:
     """The id of the worker that finishes this request's prefill first.
 
     It has the smallest backlog minus hit, in tokens. Ties go to the worker with fewer running
-    requests, then to the lower id. All `workers` have room; `hits` leaves out workers without a hit.
+    requests, then to the lower id. All `workers` have room; `hits` omits workers without a hit.
     """
     return min(
         workers,
