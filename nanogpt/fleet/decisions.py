@@ -55,25 +55,27 @@ def pop_live(heap: Sequence[Entry], newest: Mapping[int, int]) -> tuple[int | No
 def boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int:
     """The request's priority at the moment `now`: two levels higher when it is about to be late.
 
-    About to be late is a slack of at most 50 ms, and not below 0: what cannot be saved gains
-    nothing. `priority` is the request's own, never the outcome of an earlier call. At least 0.
+    A request is about to be late if its slack is at most 50 ms and not below 0: a boost cannot help
+    a request that misses its deadline in any case. `priority` is the request's own, without earlier
+    boosts. The result is at least 0.
     """
     slack = deadline - now - remaining
     return max(0, priority - URGENCY_LEVELS) if 0 <= slack <= URGENT_US else priority
 
 
 def bump_source(priority: int, now: int, deadline: int) -> int:
-    """The source's urgency: it forgets the work, goes on after the deadline, and is called with
-    its own outcome at every tick.
+    """The source's urgency, which ignores the remaining work and continues after the deadline.
+
+    It is called at every tick with its own last result, so the boosts add up.
     """
     return max(0, priority - URGENCY_LEVELS) if deadline - now <= URGENT_US else priority
 
 
 def queue_key(request: WaitingView, priority: int, ageing_us: int | None) -> Key:
-    """The rank among the waiting, smallest first: priority, then deadline, then arrival.
+    """The key of a waiting request, smallest first: priority, then deadline, then arrival.
 
-    With `ageing_us`, that much waiting makes up for one level. All ages grow alike, so that the
-    order is that of arrival + ageing_us * priority, which never changes in a heap.
+    With `ageing_us`, that much waiting makes up for one level. All requests age at one rate, so
+    the key is arrival + ageing_us * priority, which stays right while the request waits.
     """
     if ageing_us is None:
         return (priority, request.deadline_us, request.arrival_us)
@@ -81,10 +83,10 @@ def queue_key(request: WaitingView, priority: int, ageing_us: int | None) -> Key
 
 
 def route(workers: Sequence[WorkerView], hits: Mapping[int, int]) -> int:
-    """The worker that gets to the end of this request's prefill with the least computing.
+    """The id of the worker that finishes this request's prefill first.
 
-    That is the smallest backlog minus hit, in tokens; among equals the one with fewer running
-    requests, then the lower id. `workers` all have room; `hits` leaves out those without a hit.
+    It has the smallest backlog minus hit, in tokens. Ties go to the worker with fewer running
+    requests, then to the lower id. All `workers` have room; `hits` omits workers without a hit.
     """
     return min(
         workers,
