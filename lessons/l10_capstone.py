@@ -23,8 +23,8 @@ def _():
     mo.md(r"""
     # 10 · Your engine, served
 
-    *45 minutes. Builds on lessons 1 and 2, and uses what you passed in all others. You write three
-    functions.*
+    *45 minutes. Builds on lessons 1 and 2, and uses the functions that you wrote in all others. You write
+    three functions.*
 
     Afterwards you can
 
@@ -40,10 +40,11 @@ def _():
     Some read slowly, some disconnect in the middle of a sentence, and together they may send more than
     the engine can serve. How much can it take, and what should a server do with the rest?
 
-    The cells below build one engine from all policies that you passed in this course; the reference
-    stands in for the others. The settings decide which policies have work to do: `executor="fused"` those
-    of lesson 3, `sliding_window=48` those of lesson 4, `block_size=16` those of lesson 7. Then a server
-    starts on 127.0.0.1, answers one request and stops. You see the answer as `curl` prints it.
+    The cells below build one engine from all your functions that passed their checks, in every lesson.
+    Where one is missing, the course's reference stands in. The engine calls some of them only under a
+    setting that you may add: `executor="fused"` for lesson 3, `sliding_window=48` for lesson 4,
+    `block_size=16` for lesson 7. Then a server starts on 127.0.0.1, answers one request and stops. You
+    see the answer as `curl` prints it.
     """)
     return
 
@@ -161,9 +162,10 @@ def _(EngineThread, inspect, textwrap):
 def _():
     mo.md(r"""
     `_carry_out` takes commands until the next step is due, and sleeps while there is nothing to serve.
-    `_step` calls `Engine.step`. The marked line below ends that step: it records which request got which
+    `_step` calls `Engine.step`, which you see below. Its marked line records which request got which
     tokens. The server then turns new tokens into text and sends it as *server-sent events*: a line
-    `data: {...}` and an empty line. This lesson builds the decisions around the marked line.
+    `data: {...}` and an empty line. In this lesson you decide which requests get into this loop, which
+    text goes out after the marked line, and when an abandoned request leaves.
     """)
     return
 
@@ -179,13 +181,13 @@ def _():
     predict(
         "l10.http_cost",
         "32 clients stream from one engine on a CPU. Each token becomes JSON in a server-sent event, and "
-        "Python runs one thread at a time. How much longer do all the texts take **than in the bare "
-        "engine**?",
-        ("About a tenth", "About a third", "About a half", "Twice as long"),
+        "Python runs one thread at a time. How much more time do all the texts take than in the **bare "
+        "engine**, the same engine without a server?",
+        ("About a tenth", "About a third", "About a half", "Twice the time"),
         0,
         "About a tenth: **1.08** times as long with 32 clients, and 1.06 with one. An event is little work "
-        "beside a step, and Python's lock is free while the engine multiplies matrices, so the two threads "
-        "rarely wait for each other.",
+        "compared with a step. And PyTorch releases Python's global interpreter lock (GIL) while it "
+        "multiplies matrices, so the two threads rarely wait for each other.",
     )
     return
 
@@ -195,17 +197,18 @@ def _():
     predict(
         "l10.leaver",
         "A client disconnects while a step computes. Its request holds the K/V of about 30 tokens. **When "
-        "may these KV tokens be given to another request?**",
+        "may another request use this memory?**",
         (
             "At once: nobody reads the text any more",
             "When the step is over",
-            "When its text is done",
+            "When the whole text has been generated",
             "When a timeout has passed",
         ),
         1,
-        "When the step is over, a matter of milliseconds. The step was planned with this request, and it "
-        "reads and writes the request's K/V until it commits. Earlier is a defect, which you will see below. "
-        "Later is one too: nobody reads the text, and each further step for it takes time from the others.",
+        "When the step is over, a matter of milliseconds. This request is in the step's batch, so the step "
+        "reads and writes its K/V to the end. Freeing this K/V earlier is a defect, which you will see "
+        "below. Freeing it later is one too: nobody reads the text, and each further step for it takes time "
+        "from the other requests.",
     )
     return
 
@@ -217,12 +220,12 @@ def _():
 
     A queue without a limit looks generous. But when requests arrive faster than the engine serves them,
     each one waits longer than the one before it, and soon all of them wait longer than their users do. So
-    a server limits its unfinished requests and answers the next one with status **429**, too many
-    requests. The header `Retry-After` says after how many seconds to try again, and clients such as
-    OpenAI's wait that long.
+    a server limits the number of unfinished requests, and answers each request beyond the limit with
+    status **429**, too many requests. The header `Retry-After` says after how many seconds to try again,
+    and clients such as OpenAI's wait that long.
 
-    So the number should be right. A place becomes free when the first running request is done, and the
-    running requests share the engine's throughput.
+    So the server should estimate these seconds well. A place for another request becomes free when one of
+    the running requests finishes, and the running requests share the engine's throughput.
     """)
     return
 
@@ -260,12 +263,12 @@ def _():
     ## Which text may be sent now?
 
     In our model a token is one character. In most models a token is a few bytes, and it may end in the
-    middle of a character: *é* has two bytes and 😀 has four, and a model may generate them as two tokens
-    in two steps. A client cannot take back text that it has shown.
+    middle of a character: *é* has two bytes and 😀 has four, and a model may generate the bytes of one
+    character as two tokens, in two steps. A client cannot take back text that it has shown.
 
     A step gives a request one token, or several accepted drafts, or, after a preemption, tokens that the
-    client may have already. So the tokens of the last step do not tell you what to send. The text of all
-    tokens does, together with the number of characters that were sent.
+    client may have already. So the tokens of the last step do not tell you what to send. You need the
+    text of all tokens, and the number of characters that were sent.
     """)
     return
 
@@ -307,8 +310,9 @@ def _():
     ## What happens when a client disconnects?
 
     A client may disconnect at any moment: while its request waits, between two steps, during a step, or
-    after the request has ended. Each further step for this request would take time and KV tokens from the
-    requests that are still read. But a step that is running reads the K/V of every request in its batch.
+    after the request has ended. Each further step for this request would take time and KV tokens from
+    requests whose clients still read. But a step that is running reads the K/V of every request in its
+    batch.
     """)
     return
 
@@ -345,7 +349,7 @@ def _():
 
     Now the server has your engine and your three functions. Six clients send their requests at the same
     moment, over real sockets, to a server in a process of its own. The engine runs at most four requests
-    at a time. Every text is compared with the oracle's.
+    at a time. Every text is compared with that of the oracle, the slow loop of lesson 0.
     """)
     return
 
@@ -413,8 +417,8 @@ def _(disconnect_table, make_engine, policies):
         "l10.leaver",
         mo.md(
             "**A client that disconnects.** Four clients ask for 60 tokens each, and one disconnects "
-            "after five events. Its request gets the few tokens of the steps that ended before the "
-            "server noticed:\n\n" + disconnect_table(make_engine, policies)
+            "after five events. The engine computes its request only until the server notices, a few "
+            "tokens later:\n\n" + disconnect_table(make_engine, policies)
         ),
     )
     return
@@ -442,13 +446,14 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Two defects in the real server and the real engine. Look at the symptom, decide what is broken, and
-    then **repair the function in its cell**. The run below it uses your repair.
+    Each of two exhibits puts a function with a defect into the real server or the real engine. Look at
+    the symptom, decide what is broken, and then **repair the function in its cell**. The run below it
+    uses your repair.
 
     ### Exhibit A: the same text twice
 
-    Four clients, and a KV budget so small that two requests are preempted. In this engine a preempted
-    request resumes with its prompt only, and generates the same tokens again.
+    Four clients send requests, and the KV budget is so small that two requests are preempted. In this
+    engine a preempted request resumes with its prompt only, and generates the same tokens again.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -456,7 +461,7 @@ def _():
 
 @app.function
 def send_newest_token(committed, sent, is_done):
-    """Return the events to send now: the token that the last step gave."""
+    """Return the events to send now: the last token."""
     if is_done or not committed:
         return []
     return [committed[-1].decode()]
@@ -476,12 +481,12 @@ def _():
         (
             "The engine writes another text after a preemption",
             "Two clients read the same stream",
-            "The server sends what a step gave, not what the client lacks",
+            "The server sends the last token, not the text that the client lacks",
             "Preempted requests should not be resumed",
         ),
         2,
-        "Every step gives a token, but not every token is new to the client. Count the characters that were "
-        "sent and send the text after them, however often a token is computed. An engine that keeps the "
+        "Every step generates a token, but not every token is new to the client. Count the characters that "
+        "were sent and send the text after them, however often a token is computed. An engine that keeps the "
         "generated tokens of a preempted request, as ours usually does, shows this defect less often.",
     )
     return
@@ -498,8 +503,8 @@ def _():
     mo.md(r"""
     ### Exhibit B: K/V freed during a step
 
-    Three requests in one batch. In the middle of a forward pass the client of request 1 disconnects, and
-    the engine does at once what `free_at_once` says.
+    Three requests run in one batch. In the middle of a forward pass the client of request 1 disconnects,
+    and the engine at once removes the requests that `free_at_once` removes from `running`.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -523,18 +528,20 @@ def _(exhibits):
 def _():
     predict(
         "l10.ground",
-        "One client has left, and the two others have only the beginning of a text. **What is broken?**",
+        "One client has left, and the two others received only the beginning of their texts. **What is "
+        "broken?**",
         (
             "K/V is freed while a step uses it",
             "The step waits for a row that never comes",
-            "The aborted request took the others' tokens along",
+            "Aborting one request also removed the others' tokens",
             "Requests 0 and 2 were preempted",
         ),
         0,
-        "The step was planned with three rows, and the K/V of one of them is freed while it runs. Our step "
-        "fails, because the cache looks a slot up by its request. An engine that keeps addresses does not "
-        "notice: it goes on writing into memory that another request may own by then. Put the id into "
-        "`leaving`, and free its K/V when the step is over.",
+        "The step was planned with three rows, and the K/V of one row is freed while the step runs. Our step "
+        "fails, because our cache finds a slot by the id of its request, and this id is gone. An engine "
+        "whose step already has the slots' addresses does not notice: the step goes on writing into memory "
+        "that may belong to another request by then. Put the id into `leaving`, and free its K/V when the "
+        "step is over.",
     )
     return
 
@@ -550,16 +557,19 @@ def _():
     mo.md(r"""
     ## The load sweep: from a request rate to goodput
 
-    A load generator answers the question at the top. It sends requests at some rate, counts those that
-    meet their SLO, and then raises the rate. **Goodput** is the number of requests per second that meet
-    their SLO. Here the SLO is a TTFT of at most 500 ms; the token budget keeps every step below 20 ms.
+    How much load can an engine take? A load generator sends requests at some rate, counts those that meet
+    their SLO, and then raises the rate. **Goodput** is the number of requests per second that meet their
+    SLO. Here the SLO is a TTFT of at most 500 ms. It needs no limit for the time between tokens, because
+    the token budget keeps every step below 20 ms.
 
-    - **Open loop:** requests arrive at a rate, whatever the server does, as those of many users do.
-    - **Closed loop:** a fixed number of clients, and each sends its next request when it has the last
-      answer. So a closed loop never sends more requests per second than the server completes.
+    - **Open loop:** requests arrive at a given rate, whatever the server does. Many independent users send
+      requests like this.
+    - **Closed loop:** there is a fixed number of clients, and each sends its next request when it has the
+      answer to its previous one. So a closed loop never sends more requests per second than the server
+      completes.
 
     Each point of the sweep is a run of 240 requests with prompts of 256 to 768 tokens and 8 to 40 new
-    tokens, on the modelled large GPU. Open-loop arrivals are Poisson. The engine batches 16 requests.
+    tokens, on the modelled large GPU. Open-loop arrivals are Poisson. A batch has at most 16 requests.
     """)
     return
 
@@ -569,7 +579,8 @@ def _():
     predict(
         "l10.knee",
         "This engine completes about 52 requests per second. Now **60** arrive per second in an open loop, "
-        "and its queue has no limit. How many requests per second get their first token within 500 ms?",
+        "and the engine's queue has no limit. How many requests per second get their first token within "
+        "500 ms?",
         (
             "About 52: the engine is always busy",
             "About 45: a little overload costs a little goodput",
@@ -590,7 +601,7 @@ def _(Figure, admission_attempt, limited, load_chart, reference):
         "l10.knee",
         Figure(
             load_chart(limited(admission_attempt.or_reference(reference.admission_control))),
-            "Up to which rate does goodput follow the requests sent?",
+            "Up to which request rate does goodput equal that rate?",
         ),
     )
     return
@@ -603,15 +614,15 @@ def _():
         mo.md(r"""
     - **The knee is near 50 requests/s.** Up to there, goodput equals the rate. Beyond it, goodput without
       a limit falls to 1.5 requests/s at a rate of 60, and to 0 at 80.
-    - **With `admission_control`** and at most 32 unfinished requests, goodput stays at 51 and 52
-      requests/s, and the p99 TTFT of the served requests at about 430 ms. The other requests get a 429 at
-      once and can go to another server.
+    - **With `admission_control`** and at most 32 unfinished requests, goodput is 51 requests/s at a rate
+      of 60, and 52 at 80. The p99 TTFT of the served requests stays at about 430 ms. The other requests
+      get a 429 at once and can go to another server.
     - **The closed loop hides the overload.** Its rate stops near 52 requests/s, however many clients it
       has. With 64 clients every request misses the SLO, and the rate is still 52.
 
-    The first 80 requests of a run find an empty server, so they are a **warm-up** and are not counted. The
-    **p99** of the other 160 depends on the two slowest: at 50 requests/s, ten arrival patterns gave 145
-    to 691 ms, so compare several seeds before you believe a p99.
+    The first 80 requests of a run arrive while the server fills up, so they are a **warm-up** and are not
+    counted. The **p99** of the other 160 is the TTFT of the second slowest. At 50 requests/s, ten arrival
+    patterns gave p99s from 145 to 691 ms, so compare several seeds before you believe a p99.
 
     For a real server, `vllm bench serve --request-rate 50 --goodput ttft:500` is the open loop, and
     `--max-concurrency 16` without a rate is the closed loop. Add `--num-warmups`, which is 0 by default.
@@ -625,9 +636,10 @@ def _():
     mo.md(r"""
     ## What are your policies worth?
 
-    A right text also has to come in time. The contest plays four recorded workloads on the modelled clock
-    and counts the requests whose **every** token came by the time it was promised. Below all entries is a
-    number that **no schedule can exceed**, with a proof (`docs/contest.md`).
+    A correct text also has to arrive in time. The course has a contest for that: engines with different
+    policies, its *entries*, serve four recorded workloads on the modelled clock. An SLO promises a time
+    for each token, and an entry scores the requests whose **every** token was in time. The last row of
+    the table is a number that **no schedule can exceed**; `docs/contest.md` has the proof.
     """)
     return
 
@@ -651,8 +663,8 @@ def _(Figure, contest_chart, rounds):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **The report card** takes your policies one by one: the requests that one policy gains beside the
-    reference's others, and those that it gains among your own.
+    **The report card** has two numbers for each of your policies: how many requests it gains when it
+    replaces the reference's policy in the reference's engine, and how many when it does so in yours.
     """)
     return
 
@@ -666,7 +678,7 @@ def _(card_table, earlier):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Zeros are no failure: most exercises have one right behaviour, which the reference has too. Good engines
+    A zero is no failure: most exercises have one right behaviour, which the reference has too. Good engines
     differ in *which request goes first* and *how much of a prompt goes into which step*: `priority_key`,
     `plan_step`, `choose_victim`. Write yours into `work/contest.py` and play in a terminal:
 
@@ -674,14 +686,14 @@ def _():
     python3 learn.py contest --board board.jsonl --name you
     ```
 
-    The bound shows where a better policy is possible. A plan that takes the shortest prompt first, with a
-    key by the latest time at which a prompt must begin, keeps all 32 promises of *urgent* under seed 0,
-    which is the bound.
+    The bound shows where a better policy may be possible. In *urgent* under seed 0 the bound is all 32
+    requests, and an entry in `docs/contest.md` reaches it: its `plan_step` takes the shortest prompt
+    first, and its `priority_key` is the latest time at which a prompt must begin.
 
     ## What HTTP costs
 
-    The server beside the bare engine, with the same prompts, on one thread. A ratio of 1.5 means half as
-    long again.
+    The table compares the server with the bare engine, both with the same prompts and with PyTorch on one
+    thread. A ratio of 1.08 means 8% more time.
     """)
     return
 
@@ -699,7 +711,7 @@ def _():
     | 32 | every 20 ms | 1.08 | 1.07 |
 
     Medians of nine interleaved repeats on two cores of a shared machine. Single repeats were between 0.7
-    and 1.4, so the second digit says little (`docs/benchmarks.md`).
+    and 1.4, so the second decimal says little (`docs/benchmarks.md`).
     """))
     return
 
@@ -707,18 +719,18 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    By default the server gathers the text of 20 ms into one event; first tokens and ends are sent at once.
-    Fewer events are less work, and a user does not see the difference. vLLM has the same option,
-    `--stream-interval`, counted in tokens.
+    By default the server gathers the text of 20 ms into one event; the first token and the end of a text
+    are sent at once. Fewer events are less work, and a user does not see the difference. vLLM has the
+    same option, `--stream-interval`, counted in tokens.
 
-    **Where it loses.** The smaller the model, the larger the share of HTTP: the JSON of a token always
-    costs the same, and our steps take only milliseconds. Your functions cost time too. Each call gets
-    copies of its arguments, and `stream_delta` is called for every token of every client.
+    **Where HTTP costs more.** The smaller the model, the larger HTTP's share of the time: the JSON of a
+    token always costs the same, and our steps take only milliseconds. Your functions cost time too. Each
+    call gets copies of its arguments, and `stream_delta` is called for every token of every client.
 
     /// details | A runbook: from a symptom to a metric and to its cause
 
-    The exhibits of the course, as you would meet them in production. The names are vLLM's metrics; our
-    server has the same ones at `/metrics`.
+    This table lists the exhibits of the course as you would meet them in production. The names are vLLM's
+    metrics; our server has the same ones at `/metrics`.
 
     | symptom | look at | likely cause | lesson |
     |:--|:--|:--|:--|
@@ -726,18 +738,18 @@ def _():
     | The engine is busy, and no request finishes | `num_preemptions` rises, `request_success` does not | Livelock: requests preempt each other in turns | 2, 5 |
     | Some requests never start | tail of `request_queue_time_seconds` | Starvation under priorities without ageing | 2b |
     | A user reads another user's text | the same prompt with a batch of one | Sampled tokens are returned in the wrong order | 3 |
-    | A text changes with its batch | logits in float32 and in float64 | Visible padding if the difference stays, rounding if it shrinks | 3, 3b |
+    | A text changes with its batch | logits in float32 and in float64 | If the difference is as large in float64: padding takes part in attention. If it shrinks: rounding | 3, 3b |
     | Out of memory, and the scheduler sees free room | the allocator's bytes beside `kv_cache_usage_perc` | Evicted K/V is still referenced, or not counted | 4 |
     | Urgent requests are late although others are preempted | attainment per class, wasted work | Wrong margin or stale costs in the SLO policy | 5, 5b |
     | All ranks hang | the last step of each rank | One rank left a collective | 6 |
     | Wrong texts, but only on prefix hits | `prefix_cache_hits`, and a run without sharing | A hash without its parent or salt, or a block freed too early | 7 |
     | Slower with drafts than without | `spec_decode_num_accepted_tokens` over `_num_draft_tokens` | Low acceptance, or a batch that is compute-bound already | 8 |
     | One worker is full, the others idle | `num_requests_running` of each worker | Routing by prefix hits only | 9 |
-    | Texts repeat themselves | `num_preemptions`; texts longer than `max_tokens` | The server sends what a step gave (exhibit A) | 10 |
+    | Texts repeat themselves | `num_preemptions`; texts longer than `max_tokens` | The server sends the tokens of a step, new or not (exhibit A) | 10 |
     | � in texts that are not English | the bytes of the tokens | Tokens are decoded one by one | 10 |
     | Load without traffic | `num_requests_running` beside open connections | The engine computes for clients that disconnected | 10 |
     | TTFT grows without end, tokens/s stay the same | `num_requests_waiting`, `request_queue_time_seconds` | The rate is beyond the knee, and the queue has no limit | 10 |
-    | Errors or wrong texts after a disconnect | aborts beside errors, in time | K/V freed while a step uses it (exhibit B) | 10 |
+    | Errors or wrong texts after a disconnect | aborts and errors over time | K/V freed while a step uses it (exhibit B) | 10 |
     ///
     """)
     return
@@ -753,7 +765,7 @@ def _():
     - A server sends the text that the client lacks, decoded from all bytes, however often a token was
       computed.
     - An engine takes load up to its knee, here about 50 requests/s. Beyond it, a queue without a limit
-      takes goodput to zero, and refusing requests at once keeps it.
+      takes goodput to zero. A server that refuses the surplus at once keeps the goodput of the knee.
     - A closed loop never sends more than the server completes, so only an open loop shows an overload.
       A p99 needs a warm-up, many requests and several seeds.
     - HTTP costs about a tenth of the time on this small model, and less on a larger one.
@@ -784,7 +796,7 @@ def _():
       and the Czech ď revealed it. In [sglang #31598](https://github.com/sgl-project/sglang/issues/31598)
       the count of sent characters went **back** while a character was unfinished, so a finished one was
       sent twice.
-    - **Twice after a preemption.**
+    - **Counted twice after a preemption.**
       [inference-sim #1091](https://github.com/inference-sim/inference-sim/issues/1091) counted tokens
       that were computed again, so its throughput looked better.
     - **Computing after a disconnect.** [sglang #36552](https://github.com/sgl-project/sglang/pull/36552):
@@ -800,10 +812,10 @@ def _():
 
     ## What comes next
 
-    This was the last lesson. When the count above says that all policies are yours, functions that you
-    wrote plan, admit, mask, pack, sample, evict, stream and abort every request that `curl` sends. From
-    here, read vLLM's `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights (`docs/gpt2.md`), or play
-    the contest against a friend.
+    This was the last lesson. When the sentence above the six clients' table says that all policies are
+    yours, functions that you wrote plan, admit, mask, pack, sample, evict, stream and abort every request
+    that `curl` sends. From here, read vLLM's `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights
+    (`docs/gpt2.md`), or play the contest against a friend.
 
     [Back to the course's front page](/?file=index.py&view-as=present)
     """)

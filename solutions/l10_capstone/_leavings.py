@@ -101,7 +101,7 @@ MISCONCEPTIONS = (
         "computes_on",
         "A request that has started is computed to its end.",
         "Nobody reads the rest of the text. Computing it takes steps and KV tokens from the "
-        "requests that are still read.",
+        "requests whose clients still read.",
         lambda state, request_id: state,
         same_result=(but_for(running=as_before("running"), leaving=as_before("leaving")),),
     ),
@@ -142,7 +142,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "only_the_newest",
-        "`leaving` holds this request.",
+        "`leaving` holds only the newest request.",
         "Other clients may have left during the same step: keep the ids that are in `leaving`.",
         but_for(leaving=only_this_one),
     ),

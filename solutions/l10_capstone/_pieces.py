@@ -87,7 +87,7 @@ LOST_AT_THE_END = Misconception(
 MISCONCEPTIONS = (
     Misconception(
         "not_events",
-        "The text is the answer.",
+        "The function returns the text itself.",
         form,
         matches=is_malformed,
         examples=(lambda *args: "".join(stream_delta(*args)),),
@@ -101,7 +101,7 @@ MISCONCEPTIONS = (
     Misconception(
         "everything_again",
         "An event has the text so far.",
-        "The client appends each event to the others: do not send again what it has.",
+        "The client appends each event to the others: do not send text again that it has.",
         by(decoded, lambda text, sent: 0),
     ),
     Misconception(
@@ -131,7 +131,7 @@ MISCONCEPTIONS = (
     Misconception(
         "nothing_at_the_end",
         "The text is complete before the last call.",
-        "The last step gives text as well: send what is new, done or not.",
+        "The last step generates text as well: send the new text, whether `is_done` or not.",
         lambda committed, sent, is_done: [] if is_done else stream_delta(committed, sent, False),
     ),
     Misconception(

@@ -62,11 +62,15 @@ def is_malformed(value: Any) -> bool:
     return two[1] is not None and as_whole(two[1]) is None
 
 
-BECAUSE = {400: "can never fit", 429: "finds no place", 503: "meets a closing server"}
+BECAUSE = {
+    400: "can never fit",
+    429: "finds all places taken",
+    503: "arrives while the server is shutting down",
+}
 NOTHING_KNOWN = Misconception(
     "nothing_known",
     "At 0 tokens per second a place never becomes free.",
-    "Before the first tokens nothing is known, and that soon changes: 1 s.",
+    "Before the first tokens the throughput is not known yet, but it soon will be. Return 1 s.",
     longest_if_unknown,
 )
 ANOTHER_STATUS = Misconception(
@@ -125,16 +129,16 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "unshared",
-        "The first request needs its tokens left over tokens_per_s.",
-        "`tokens_per_s` is the throughput of all running requests together. Each one gets its "
-        "share, so the first needs that many times longer.",
+        "The time is the fewest tokens left, divided by tokens_per_s.",
+        "`tokens_per_s` is the throughput of all running requests together. Each one gets an equal "
+        "share, so multiply the time by the number of running requests.",
         retry_after(lambda queue: min(queue.running) / queue.tokens_per_s),
     ),
     Misconception(
         "the_last",
         "A place is free when the running requests are done.",
-        "A place is free when the first running request is done, the one with the fewest tokens "
-        "left. This is when the last one is done.",
+        "A place is free when the first of the running requests is done, the one with the fewest "
+        "tokens left. These seconds say when the last one is done.",
         retry_after(lambda queue: max(queue.running) * len(queue.running) / queue.tokens_per_s),
     ),
     Misconception(
@@ -147,21 +151,21 @@ MISCONCEPTIONS = (
     Misconception(
         "prompt_alone",
         "The prompt has to fit.",
-        "Generated tokens need K/V too: count the prompt and `max_new_tokens`, less one.",
+        "Generated tokens need K/V too: count the prompt and `max_new_tokens`, minus one.",
         of(lambda queue, limits, request: (queue, limits, replace(request, max_new_tokens=1))),
     ),
     Misconception(
         "last_token_has_kv",
         "Every token has K/V.",
-        "The last sampled token is never computed, so it needs no K/V. Leave it out: a request "
-        "that then has exactly `max_kv_tokens` fits.",
+        "No step has the last sampled token as its input, so this token needs no K/V. Leave it "
+        "out: a request that then has exactly `max_kv_tokens` fits.",
         of(lambda queue, limits, request: (
             queue, limits, replace(request, max_new_tokens=request.max_new_tokens + 1))),
     ),
     Misconception(
         "takes_while_closing",
         "There is a place, so the request may come in.",
-        "A server that is shutting down admits nothing, place or not: 503.",
+        "A server that is shutting down admits no request, even if there is a place. Return 503.",
         of(lambda queue, limits, request: (replace(queue, is_closing=False), limits, request)),
     ),
 )  # fmt: skip

@@ -176,14 +176,15 @@ EXERCISE = Exercise(
         rules=(
             'Returns `"accept"`, or a pair: the HTTP status of the refusal, and after how many '
             "whole seconds to retry (`None` if retrying is useless).",
-            "400, `None`: the request can never fit. It has `num_prompt_tokens` and "
-            "`max_new_tokens`; a prompt may have `limits.max_prompt_tokens`, and a request may "
-            "hold K/V of `limits.max_kv_tokens` tokens. This comes first, whatever the queue is.",
+            "400, `None`: the request can never fit. Its `num_prompt_tokens` may be at most "
+            "`limits.max_prompt_tokens`. It may hold the K/V of at most `limits.max_kv_tokens` "
+            "tokens, its prompt and `max_new_tokens`; the last generated token needs no K/V. Check "
+            "this first, whatever the queue holds.",
             "503, `None`: the server is shutting down (`queue.is_closing`).",
             "429, seconds: `limits.max_requests` requests are unfinished, running and waiting. "
             "`queue.running` has the number of tokens that each running request has still to "
             "generate; `queue.num_waiting` more are waiting.",
-            "The seconds say when the first running request will be done. The running requests "
+            "The seconds say when the first of the running requests will finish. They "
             "share `queue.tokens_per_s` evenly. Round up, and return at most "
             "`limits.max_retry_s`. If nothing runs, or `tokens_per_s` is still 0, return 1 s.",
         ),

@@ -133,9 +133,9 @@ EXERCISE = Exercise(
             '`state["waiting"]` is the list of waiting ids, in order. `state["running"]` maps each '
             "running id to its KV tokens.",
             '`state["in_step"]` is true while a step runs. A step reads the K/V of all running '
-            "requests, so none of them may be removed before it is over.",
+            "requests, so none of them may be removed before the step is over.",
             '`state["leaving"]` is the list of ids that the server will remove from `running`, '
-            "with their K/V, after this step. Each id is there once, in any order.",
+            "with their K/V, after this step. No id is there twice, and their order is free.",
             "If the id is in neither `waiting` nor `running`, the request has ended, and nothing "
             "changes.",
         ),

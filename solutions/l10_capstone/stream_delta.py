@@ -134,7 +134,8 @@ EXERCISE = Exercise(
             "`sent` is the number of characters of this text that the client has. After a "
             "preemption the text may be shorter than that for a while; then the same tokens come "
             "again.",
-            "Returns a list with one event, all text that is new and complete, or an empty list.",
+            "Returns a list with one event, which has all text that is new and complete. Without "
+            "such text, the list is empty.",
             "`is_done` means that no more tokens come. Bytes that are still unfinished are then "
             'sent once as U+FFFD, "\N{REPLACEMENT CHARACTER}".',
         ),
