@@ -63,9 +63,9 @@ MISCONCEPTIONS = (
     Misconception(
         "oldest",
         "The request that was admitted first has had its share.",
-        "The oldest request has the most to recompute. When it comes back, the other one is the "
-        "oldest. If a preempted request starts over, they preempt each other and neither finishes: "
-        "among equal keys, preempt the newest.",
+        "The oldest request has the most to recompute. If a preempted request starts over, two "
+        "requests preempt each other in turn and neither finishes: among equal keys, preempt the "
+        "newest.",
         last_by(lambda r: (-last_admitted(r), -r.id)),
         same_result=(
             last_by(lambda r: (-r.arrival_time, -r.id)),
@@ -182,6 +182,7 @@ OLD = running(3, (1,), priority=1, arrival_time=0, admitted_at=6)
 NEW = running(1, (1,), priority=1, arrival_time=4, admitted_at=5)
 TWIN = running(2, (1,), priority=1, arrival_time=4, admitted_at=5)
 FIRST, SECOND = running(50, (7,), arrival_time=800), running(9, (7,), arrival_time=900)
+EARLIEST, NEXT = running(5, (7,), arrival_time=0), running(2, (7,), arrival_time=1)
 # Under FCFS the key is the arrival, whatever the priority.
 FCFS_FIRST = running(3, (0,), priority=2, arrival_time=0)
 FCFS_SECOND = running(1, (5,), priority=0, arrival_time=5, admitted_at=5)
@@ -238,7 +239,7 @@ EXERCISE = Exercise(
             "equal keys",
             JUDGE.on(
                 *((active,) for active in ([OLD, NEW], [NEW, OLD], [NEW, TWIN, OLD], [TWIN, NEW])),
-                *((active,) for active in ([FIRST, SECOND], [SECOND, FIRST])),
+                *((active,) for active in ([FIRST, SECOND], [SECOND, FIRST], [EARLIEST, NEXT])),
             ),
         ),
         (

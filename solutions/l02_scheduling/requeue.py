@@ -234,7 +234,7 @@ EXERCISE = Exercise(
             "preempted before its first token",
             JUDGE.on(
                 (make_request(0, 5, arrival_time=2, admitted_at=3, kv_tokens=4),),
-                (make_request(0, 3, arrival_time=4, admitted_at=7, kv_tokens=0),),
+                (make_request(0, 3, arrival_time=40, admitted_at=70, kv_tokens=0),),
             ),
         ),
         ("two equal requests, to the last token", two_equal),

@@ -84,8 +84,8 @@ def test_feedback_is_a_few_sentences_and_a_small_counterexample() -> None:
     answers: list[Wrong] = [each for exercise_id in IDS for each in wrong(exercise_id)]
     for each in some(answers, 200):
         report = report_on(each.exercise, each.function)
-        assert report.idea.endswith(".") and report.idea.count(". ") <= 2, report.idea
-        assert len(report.idea) <= 200, report.idea
+        assert report.idea.endswith((".", ".)")) and report.idea.count(". ") <= 2, report.idea
+        assert len(report.idea) <= 240, report.idea
         rows = dict(report.example)
         assert {"input", "expected", "got"} <= rows.keys() or {"before", "after"} <= rows.keys()
         assert rows.get("expected") != rows.get("got", "nothing"), report.text()

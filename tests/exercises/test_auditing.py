@@ -66,7 +66,7 @@ def test_a_right_answer_that_fails_is_found_and_nothing_is_made_of_it() -> None:
     assert found.right == Count(6, 8)
     assert found.mutants is None and found.weakened is None
     assert len(found.findings) == 1
-    assert found.findings[0].startswith("a right answer fails: half, seed 0: The chunk is ")
+    assert found.findings[0].startswith("a right answer fails: half, seed 0: ")
 
 
 @pytest.mark.process
