@@ -1,4 +1,4 @@
-"""The books of a pool of blocks: how many tables name each, by what it is found, what is free.
+"""A pool of blocks: how many tables name each block, its hash if it has one, and which are free.
 
 A block is in a table, or free. A free block that has a hash can still be found, until it gives way:
 
@@ -20,7 +20,7 @@ from nanogpt.policies import Policies
 from nanogpt.policies.blocks import num_lacking
 from nanogpt.policy_views import CachedBlock
 
-_BOOKS = (
+_STATE = (
     "ref_counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now",
     "_published",
 )  # fmt: skip
@@ -29,7 +29,7 @@ _BOOKS = (
 class BlockPool:
     """`num_blocks` blocks, for about `num_lanes` tables at a time.
 
-    Mutable: all of its books, and what happened since `events` was last asked.
+    Mutable: all of its state, and what happened since `events` was last asked.
     """
 
     def __init__(self, num_blocks: int, num_lanes: int, policies: Policies) -> None:
@@ -125,16 +125,16 @@ class BlockPool:
         self._events, self._published = {name: [] for name in events}, []
         return events, published
 
-    def books(self) -> dict[str, Any]:
-        """A copy of the books, for `restore`."""
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state, for `restore`."""
         events = {name: list(blocks) for name, blocks in self._events.items()}
-        return {name: copy(getattr(self, name)) for name in _BOOKS} | {"_events": events}
+        return {name: copy(getattr(self, name)) for name in _STATE} | {"_events": events}
 
-    def restore(self, books: Mapping[str, Any]) -> None:
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Undo a step that failed. Cached blocks that it evicted stay evicted: it wrote to them."""
-        evicted = self._events["evicted"][len(books["_events"]["evicted"]) :]
-        for name, book in books.items():
-            setattr(self, name, book)
+        evicted = self._events["evicted"][len(snapshot["_events"]["evicted"]) :]
+        for name, value in snapshot.items():
+            setattr(self, name, value)
         for block in evicted:
             if block in self._idle:
                 self._evict(block)

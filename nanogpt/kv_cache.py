@@ -117,8 +117,8 @@ class KVCache(KVStore):
     def free(self, request_id: int) -> None:
         """Drop the request's table; blocks that no other table names are free."""
         self._drop(self._table_of[request_id])
-        for book in (self._table_of, self._length_of, self._num_registered):
-            del book[request_id]
+        for state in (self._table_of, self._length_of, self._num_registered):
+            del state[request_id]
 
     @contextmanager
     def transaction(self, scheduled: SchedulerOutput) -> Generator[None]:
@@ -129,8 +129,8 @@ class KVCache(KVStore):
         """
         preempted = [requeue.request.id for requeue in scheduled.preempted]
         tables = {i: list(table) for i, table in self._table_of.items()}
-        books = tables, dict(self._length_of), dict(self._num_registered)
-        pool = self.pool.books()
+        snapshot = tables, dict(self._length_of), dict(self._num_registered)
+        pool = self.pool.snapshot()
         self._dropped = saved = list[tuple[list[int], Tensor]]()
         try:
             for request_id in preempted:
@@ -147,7 +147,7 @@ class KVCache(KVStore):
             for row in scheduled.rows:
                 if row.request_id in self._table_of:
                     self.discard_written(row.request_id)
-            self._table_of, self._length_of, self._num_registered = books
+            self._table_of, self._length_of, self._num_registered = snapshot
             self.pool.restore(pool)
             for entries, kv in reversed(saved):
                 self.storage[:, :, :, entries] = kv
@@ -270,7 +270,7 @@ class KVCache(KVStore):
         return with_blocks(record, blocks)
 
     def check(self) -> None:
-        """Assert that the books agree, and that only full blocks that committed can be found."""
+        """Assert that the state is consistent, and only full, committed blocks can be found."""
         assert self._table_of.keys() == self._length_of.keys() == self._num_registered.keys()
         for request_id, table in self._table_of.items():
             held = self._held_blocks(self._length_of[request_id])

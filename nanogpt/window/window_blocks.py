@@ -84,7 +84,7 @@ class WindowBlockKVCache(WindowStore, KVCache):
         return sum(map(self.length, self._table_of))
 
     def check(self) -> None:
-        """Assert that the books agree, and that between two steps nothing lies beside the pool."""
+        """Assert that the state is consistent, and that no K/V is uncommitted between two steps."""
         super().check()
         assert not self._written
 
