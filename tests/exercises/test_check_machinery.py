@@ -77,22 +77,6 @@ def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
     assert len(missed) <= len(ways) / 3, missed
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("exercise_id", "name"),
-    [
-        ("l01.plan_step", "prefill_first"),
-        ("l02.choose_victim", "oldest"),
-    ],
-)
-def test_a_failing_workload_is_shrunk_to_two_requests(exercise_id: str, name: str) -> None:
-    item = exercise(exercise_id)
-    alone = dataclasses.replace(item, checks=item.checks[-1:])
-    report = alone.check(written(exercise_id, name))
-    assert report.misconception == name
-    assert len(dict(report.example)["workload"].splitlines()) == 3  # the limits and two requests
-
-
 # --- lesson 2: a scheduler in plain numbers -------------------------------------------------------
 
 
