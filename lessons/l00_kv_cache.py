@@ -99,13 +99,14 @@ def _():
 
     ```python
     for _ in range(max_new_tokens):
-        logits, _ = model(tokens)              # every token so far, every time
+        # every token so far, every time:
+        logits, _ = model(tokens)
         tokens = append(tokens, sample(logits[-1]))
     ```
 
     The loop is short, and it generates the right text. In this course it is the
     [*oracle*](/?file=glossary.py&view-as=present): the simple, slow loop whose tokens every faster
-    engine must reproduce. Its weakness is the line with the comment.
+    engine must reproduce. Its weakness is the line below the comment.
     """)
     return
 
