@@ -40,12 +40,6 @@ def with_cat(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
     return k, v
 
 
-def with_a_mask(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
-    entry = torch.arange(k.shape[1])  # (S,)
-    kept = (entry < sinks) | (entry >= k.shape[1] - window)  # (S,)
-    return k[:, kept], v[:, kept]
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -231,7 +225,7 @@ EXERCISE = Exercise(
         "Make a list of the entries that stay, each once, in short texts too. A tensor can be "
         "indexed with such a list in any dimension. Is the result a view or a copy?",
     ),
-    right=(evict, with_cat, with_a_mask),
+    right=(evict, with_cat),
     misconceptions=(*FORMS, *EVICTIONS, *MEMORY),
     checks=(
         (
