@@ -517,8 +517,8 @@ def _():
     `num_computed_tokens`.
 
     ```python
-    tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)  # (B, T)
-    mask = full_mask(context_lens, num_scheduled_tokens).unsqueeze(1)  # (B, 1, T, S + T)
+    tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)
+    mask = full_mask(context_lens, num_scheduled_tokens).unsqueeze(1)         # (B, 1, T, S + T)
 
     def attend(layer, q, k, v):
         k, v = with_past(cached_k[layer], k), with_past(cached_v[layer], v)   # (B, S + T, H, D)

@@ -510,10 +510,10 @@ def _(
     yours,
 ):
     _runs = {
-        "rolling buffer, chunks of at most 32": your_trace,
-        "`evict`, chunks of at most 32": run_under(kv_storage="evict")(yours),
-        "rolling buffer, chunks of at most 7": run_under(token_budget=7)(yours),
-        "rolling buffer, chunks of at most 64": run_under(token_budget=64)(yours),
+        "rolling buffer, chunks ≤ 32": your_trace,
+        "`evict`, chunks ≤ 32": run_under(kv_storage="evict")(yours),
+        "rolling buffer, chunks ≤ 7": run_under(token_budget=7)(yours),
+        "rolling buffer, chunks ≤ 64": run_under(token_budget=64)(yours),
     }
     mo.md(
         f"{whose_policies(attempts, 'these runs')} From earlier lessons: {earlier.sentence}\n\n"

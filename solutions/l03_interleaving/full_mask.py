@@ -204,6 +204,8 @@ EXERCISE = Exercise(
             "Row 1's other query, column 2, is padding. Here it sees the past and itself.",
         ),
         result=torch.tensor([[[0, 1, 1, 0], [0, 1, 1, 1]], [[1, 1, 1, 0], [1, 1, 0, 1]]]).bool(),
+        returns="bool tensor (2, 2, 4), 1 for True:\n"
+        "row 0:  0 1 1 0\n        0 1 1 1\nrow 1:  1 1 1 0\n        1 1 0 1",
     ),
     hints=(
         "Which columns of row i are padding, among the past columns and among the new columns? "

@@ -218,7 +218,7 @@ EXERCISE = Exercise(
             "Do not change `k` or the lists.",
         ),
         args=(torch.tensor([[[5.0], [0.0], [6.0]], [[0.0], [7.0], [8.0]]]), [1, 0], [1, 2]),
-        call="split_kv(k, [1, 0], [1, 2])    # k[:, :, 0] is [[5, 0, 6], [0, 7, 8]]",
+        call="split_kv(k, [1, 0], [1, 2])\n# k[:, :, 0] is [[5, 0, 6], [0, 7, 8]]",
         steps=(
             "S = 1 and T = 2: column 0 is the past, columns 1 and 2 are new.",
             "Row 0 has 1 past token, 5, and 1 new token at the right end, 6. The 0 between them "
@@ -226,6 +226,7 @@ EXERCISE = Exercise(
             "Row 1 has no past, so its 0 in column 0 is padding; its new tokens are 7 and 8.",
         ),
         result=[torch.tensor([[5.0], [6.0]]), torch.tensor([[7.0], [8.0]])],
+        returns="a list of two tensors (2, 1): [[5], [6]] and [[7], [8]]",
     ),
     hints=(
         "Draw the columns of a row with a short past and few new tokens. In how many places does "

@@ -182,7 +182,7 @@ EXERCISE = Exercise(
         ),
         result=(0.5, 1.0),
         call="compare_logits(full_logits=[[2, 0], [1, 0]],\n"
-        "               window_logits=[[0, 2], [1, 0]], targets=[0, 0])",
+        "               window_logits=[[0, 2], [1, 0]],\n               targets=[0, 0])",
         steps=(
             "In row 0 token 0 is the most likely one with the full context, and token 1 under the "
             "window. In row 1 both choose token 0. One row of two agrees.",
