@@ -43,8 +43,6 @@ def test_a_check_names_the_misconception_of_each_exhibit():
         ("l02.requeue", l02_exhibits.start_over, "restarts"),
         ("l03.assign_tokens", l03_exhibits.along_the_active, "records_active"),
         ("l03.full_mask", l03_exhibits.padding_in_sight, "new_padding_visible"),
-        ("l03.full_mask", l03_exhibits.rows_that_see_nothing, "all_masked"),
-        ("l03.full_mask", l03_exhibits.forgets_the_past, "past_padding_visible"),
         ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
         ("l06.local_vote", races.flag_vote, "flag"),
         ("l06.preemption_point", races.leave_alone, "no_collective"),
