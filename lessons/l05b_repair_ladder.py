@@ -307,8 +307,9 @@ def _():
         "l05.visible",
         mo.md(r"""
     `slo_batch` makes the difference, although it decides nothing about preemption. A preemption only makes room
-    in the next pass, and `slo_batch` keeps the aborted request out of it. All three repairs are correct. **Alone, one changes nothing, one barely helps,
-    and one is a disaster:**
+    in the next pass, and `slo_batch` keeps the aborted request out of it. The third repair is lesson 5's: the
+    slack of a running request counts only the remaining work, and the fork charged the whole prompt. All three
+    repairs are correct. **Alone, one changes nothing, one barely helps, and one is a disaster:**
 
     | repair alone, 4 requests per second | urgent in time |
     |:--|--:|
@@ -327,7 +328,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where does preemption lose?
+    ## At which loads does preemption lose?
 
     Choose a rung and compare it with the engine without preemption, at every load.
     """)
@@ -364,8 +365,8 @@ def _():
       preemption and 68 % with it. Which of the two is better depends on what was promised.
     - **At low load the gain is smaller.** At two requests per second the engine is often idle, and 71 % of the
       urgent requests are in time without any policy; with suspended passes it is 95 %. At four requests per
-      second it is 45 % and 86 %. At both loads the generous requests lose nothing. (The published control has 48 %: a real server has
-      delays that this model leaves out.)
+      second it is 45 % and 86 %. At both loads the generous requests lose nothing. (The author measured 48 % without preemption at two
+      requests per second: a real server has delays that this model leaves out.)
     - **Rule 1 has a price.** With aborted passes at 4 requests per second, 76 % of the urgent requests are in
       time with Rule 1, and 84 % without it. It insures long requests against a stream of urgent ones. On an
       average day that insurance costs 8 points.
@@ -437,7 +438,7 @@ def _():
 
     ## The same in vLLM and SGLang
 
-    - Neither engine has deadlines, SLO-aware batches or a pass that can be left. vLLM fills a step with
+    - Neither engine has deadlines, SLO-aware batches or a pass that can be stopped. vLLM fills a step with
       whatever fits `--max-num-batched-tokens`, SGLang a prefill batch with whatever fits
       `--max-prefill-tokens`.
     - **FlowPrefill** (Hsieh et al., [arXiv 2602.16603](https://arxiv.org/abs/2602.16603), 2026) is the paper
@@ -455,7 +456,7 @@ def _():
 
     ## What comes next
 
-    This lesson took for granted that a pass can be left at its next layer. In
+    This lesson took for granted that a pass can be stopped at its next layer. In
     [lesson 6](/?file=l06_preempting_the_pass.py) you build that: a forward runs on several processes, and all
     of them have to leave it at the same layer, or they hang for ever.
     """)

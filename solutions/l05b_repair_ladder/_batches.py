@@ -105,7 +105,7 @@ MISCONCEPTIONS = (
     not_a_list("A batch has no order.", lambda *args: set(best(*args))),
     Misconception(
         "no_reserve",
-        "A pass takes all requests that fit its tokens.",
+        "A pass takes all requests that fit its token limit.",
         "All requests of a pass finish when it ends. At that moment the candidate must still have "
         "at least `slack_reserve` times its SLO to spare.",
         batching(lambda room: room.within_tokens),

@@ -205,7 +205,7 @@ EXERCISE = Exercise(
     right=(free_table, by_counting_down, without_the_shared),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("a table of its own", JUDGE.on(([0, 1, 1, 0], [2, 1]), ([1], [0]), ([0, 1, 2], []))),
+        ("a table that shares no block", JUDGE.on(([0, 1, 1, 0], [2, 1]), ([1], [0]), ([0, 1, 2], []))),
         (
             "a shared beginning",
             JUDGE.on(([2, 2, 1, 0, 1], [0, 1, 4]), ([3, 1, 1], [0, 2]), ([2, 2, 1], [1, 0])),
