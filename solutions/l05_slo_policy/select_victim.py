@@ -147,14 +147,11 @@ IMMUNE = (
     moment(seen(7, 50, 10, preempted=1), FAR),
     moment(CANDIDATE, seen(3, 30, -9, preempted=1)),
 )
-WORKLOAD = (
-    "request 0: arrives at 0 ms, 4000 tokens, due in 5000 ms\n"
-    "requests 1 and 2: at 300 and 600 ms, 200 tokens, due in 100 ms"
-)
+WORKLOAD = "request 0: 4000 tokens, at 0 ms; urgent ones of 200 tokens, at 300 and 600 ms"
 
 
 def long_prompt(ask: Ask, rng: random.Random) -> Failure | None:
-    """Apply every decision, right or wrong: no request may be preempted twice."""
+    """Apply every decision, right or wrong: the long prompt may not be preempted twice."""
     asked: list[Args] = []
 
     def select_victim(*args: Any) -> int | None:
@@ -163,14 +160,11 @@ def long_prompt(ask: Ask, rng: random.Random) -> Failure | None:
         return next((runner.id for runner in args[1] if runner.id == victim), None)
 
     run = simulate(starved(2), BATCHED, ROUND_COST, SloPolicies(select_victim=select_victim))
-    twice = any(result.num_preemptions > 1 for result in run.results)
-    failure = JUDGE.judge(ask, asked) if twice else None
+    failure = JUDGE.judge(ask, asked) if run.results[0].num_preemptions > 1 else None
     if failure is None:
         return None
-    passes = [
-        f"{p.start_us // 1000}-{p.end_us // 1000} ms: {p.ids[0]}, {p.ending}" for p in run.passes
-    ]
-    rows: Rows = (("workload", WORKLOAD), ("passes", "\n".join(passes)))
+    passes = "\n".join(f"{p.start_us // 1000} ms: {p.ids[0]}, {p.ending}" for p in run.passes)
+    rows: Rows = (("workload", WORKLOAD), ("passes", passes))
     return replace(failure, example=rows + failure.example)
 
 

@@ -175,8 +175,9 @@ EXERCISE = Exercise(
         signature="slo_batch(candidate: slo.SloView, waiting: list[slo.SloView], a: float, "
         "c: float, max_batch_tokens: int, slack_reserve: float) -> list[int]",
         rules=(
-            "A pass over n tokens takes a * n + c microseconds, and all its requests finish when "
-            "it ends. Each request adds the `tokens` that it still has to compute.",
+            "A pass over n tokens is predicted to take a * n + c microseconds, and all its "
+            "requests finish when it ends. Each request adds the `tokens` that it still has to "
+            "compute.",
             "`candidate` is the most urgent waiting request, and `waiting` are the others, most "
             "urgent first. Add them one by one while the batch keeps two limits:",
             "All requests together, the candidate included, have at most `max_batch_tokens` "
