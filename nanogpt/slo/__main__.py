@@ -113,7 +113,7 @@ def ladder(arguments: argparse.Namespace) -> int:
         lambda: attainment_by_load(
             [cell for cell in table if cell.variant in in_ladder],
             title,
-            f"modelled: {POST_COST.name}; bars are 95 % intervals",
+            f"modelled: {POST_COST.model.name}; bars are 95 % intervals",
         ),
     )
     if stopped:
@@ -123,9 +123,11 @@ def ladder(arguments: argparse.Namespace) -> int:
 
 
 def _as_text(arguments: argparse.Namespace, table: Sequence[slo_table.Cell]) -> str:
+    cost = POST_COST.model
     text = (
-        f"Modelled: {POST_COST.name}, {POST_COST.a_us / 1000:.6f} ms per token and "
-        f"{POST_COST.c_us / 1000:.3f} ms per pass; {arguments.seconds} s of arrivals, "
+        f"Modelled: {cost.name}, {cost.token_us / 1000:.6f} ms per token, at least "
+        f"{cost.floor_us / 1000:.3f} ms, and {cost.fixed_us / 1000:.3f} ms per pass, "
+        f"{POST_COST.request_us / 1000:.3f} ms per request; {arguments.seconds} s of arrivals, "
         f"{arguments.trials} paired seeds from {arguments.seed}.\n\n{slo_table.render(table)}\n"
     )
     unsure, of_all = slo_table.in_the_noise(table)

@@ -136,10 +136,10 @@ def as_recorded(words: str) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("race", some(sorted(l06_races.all_races()), 2))
+@pytest.mark.parametrize("race", some(sorted(l06_races.RACES), 2))
 def test_a_race_in_real_processes_ends_as_it_was_recorded(race: str):
     with Runner(2, timeout_s=8.0) as runner:
-        run = l06_races.all_races()[race]
+        run = l06_races.RACES[race]
         said = {how: run(runner, how == "wrong") for how in ("right", "wrong")}
     recorded = l06_ranks.recording()["races"][race]
     for how, words in said.items():
