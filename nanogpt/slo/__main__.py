@@ -57,14 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rates", type=rates, default="2,4,6,8,10", metavar="X,X",
-        help="requests per second (different ones, 0.1 to 50; default %(default)s)",
+        help="requests per second (different ones, 0.1 to 50; default: %(default)s)",
     )  # fmt: skip
     for option, least, most, default, text in _NUMBERS:
-        text = f"{text} ({least} to {most}; default %(default)s)"
+        text = f"{text} ({least} to {most}; default: %(default)s)"
         parser.add_argument(option, type=int, default=default, metavar="N", help=text)
     commands = parser.add_subparsers(dest="command", metavar="command")
     text = "fit the predictor to a file of measured prefills"
-    fitting = commands.add_parser("fit", help=text, allow_abbrev=False, parents=[output])
+    fitting = commands.add_parser(
+        "fit", help=text, description=f"{text.capitalize()}.", allow_abbrev=False, parents=[output]
+    )
     fitting.add_argument("file", type=Path, help="lines of tokens,microseconds")
     fitting.add_argument("--cubic", action="store_true", help="a cubic instead of a line")
     return parser

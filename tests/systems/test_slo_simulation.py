@@ -352,8 +352,8 @@ def test_the_command_writes_json_and_its_help_says_the_limits():
     assert [cell["variant"] for cell in record["cells"]][:2] == ["control", "order"]
     assert record["cells"][0]["urgent_gain"] == {"mean": 0, "half_width": 0}
     said = " ".join(slo("--help")[1].split())
-    for words in ("(different ones, 0.1 to 50; default 2,4,6,8,10)", "(2 to 20; default 5)",
-                  "(10 to 3600; default 120)"):  # fmt: skip
+    for words in ("(different ones, 0.1 to 50; default: 2,4,6,8,10)", "(2 to 20; default: 5)",
+                  "(10 to 3600; default: 120)"):  # fmt: skip
         assert words in said
 
 
