@@ -5,8 +5,6 @@ import re
 import sys
 from collections.abc import Callable
 
-_MARK = re.compile(r"(?:error:|hint:|×)\s*", re.IGNORECASE)
-
 
 class Failure(Exception):
     """One sentence about what went wrong that the learner can act on."""
@@ -25,15 +23,6 @@ def learn_command(version: str = "") -> str:
 def last_line(text: str) -> str:
     """Return the last line of a program's output that says something."""
     return ([line.strip() for line in text.splitlines() if line.strip()] or ["no output"])[-1]
-
-
-def reason(output: str) -> str:
-    """Return what uv or pip gives as the reason, and its hint, in one line."""
-    lines = [line.strip() for line in output.splitlines()]
-    hints = [line for line in lines if line.lower().startswith("hint:")]
-    errors = [line for line in lines if _MARK.match(line) and line not in hints]
-    said = [*(errors or [last_line(output)])[-1:], *hints[-1:]]
-    return "; ".join(_MARK.sub("", each, count=1).rstrip(".:") for each in said)
 
 
 def cannot_load(output: str) -> str:

@@ -40,16 +40,18 @@ class Parser(argparse.ArgumentParser):
         raise Failure(f"{message}; {learn_command()} --help lists what there is.")
 
 
-def parse_options(argv: list[str]) -> argparse.Namespace:
-    """Return the options: `host`, `port` (None or a valid number) and `no_browser`."""
-    parser = Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--host", choices=("127.0.0.1", "0.0.0.0"), default="127.0.0.1")
-    parser.add_argument("--port", type=int)
-    parser.add_argument("--no-browser", action="store_true")
-    options = parser.parse_args(argv)
-    if options.port is not None and not 1024 <= options.port <= 65535:
-        raise Failure(f"--port {options.port} is out of range: it must be from 1024 to 65535.")
-    return options
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that opens the course: --host, --port and --no-browser."""
+    hosts = ("127.0.0.1", "0.0.0.0")
+    parser.add_argument("--host", choices=hosts, default=hosts[0], help="0.0.0.0: in a container")
+    parser.add_argument("--port", type=_port, help=f"from 1024 to 65535, {DEFAULT_PORT} if free")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1024 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is out of range: it must be from 1024 to 65535")
+    return int(text)
 
 
 def choose_port(wanted: int | None) -> int:
@@ -62,7 +64,9 @@ def choose_port(wanted: int | None) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free: int = probe.getsockname()[1]
-    _say(f"Port {port} is taken (perhaps the course is open already), so this is {free}.")
+    print(
+        f"Port {port} is taken (perhaps the course is open already), so this is {free}.", flush=True
+    )
     return free
 
 
@@ -91,7 +95,7 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
     """
     port = choose_port(options.port)
     if mode == "edit" and doctor.is_temporary(root):
-        sys.stderr.write(f"learn.py: warning: {doctor.TEMPORARY.format(root)}\n")
+        print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
     log = root / "work" / "server.log"
@@ -100,13 +104,13 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
     try:
         if _is_listening(server, port, log, asked):
             address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
-            _say(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.")
+            print(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.", flush=True)
             if not options.no_browser and doctor.has_display():
                 webbrowser.open(address)
             _wait_until_asked(server, log, reasons, asked)
     finally:
         _stop(server)
-    _say("\nStopped. Your work is in work/.")
+    print("\nStopped. Your work is in work/.", flush=True)
     return 0
 
 
@@ -181,7 +185,7 @@ def _wait_until_asked(
     while not _comes_within(LISTEN_EVERY_S, asked):
         ended = server.poll() is not None
         for line in reasons.new():
-            _say(line)
+            print(line, flush=True)
         if ended:
             raise Failure(f"the course server stopped by itself: {_end(log)}.")
 
@@ -208,8 +212,3 @@ def end_with_its_own(process: subprocess.Popen[bytes]) -> None:
 
 def _end(log: Path) -> str:
     return last_line(log.read_text(encoding="utf-8", errors="replace"))
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
