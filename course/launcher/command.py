@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from course.files import explain
 from course.launcher import doctor
 from course.launcher.failure import Failure, exit_on_broken_pipe, learn_command
 from course.launcher.install import Installation
-from course.launcher.server import DEFAULT_PORT, Parser, add_options, serve
+from course.launcher.server import DEFAULT_PORT, add_options, serve
 from course.launcher.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,8 @@ FOR_OTHERS = (
 
 def main() -> int:
     """Run the command of the command line; return the exit status."""
+    if not (ROOT / "learn.py").exists():
+        sys.exit("learn: the course opens in a clone of its repository, as its README says.")
     for name in FOR_OTHERS:
         os.environ.pop(name, None)
     os.environ["PIP_USER"] = "0"  # a pip.conf may say it too
@@ -134,7 +137,15 @@ class Launcher:
         return 0
 
 
-def parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments."""
+        raise Failure(f"{message}; {learn_command()} --help lists what there is.")
+
+
+def parser() -> Parser:
     """Return the parser of the commands that the launcher carries out itself."""
     made = Parser(prog=learn_command(), description="Serving NanoGPT: set it up and open it.")
     made.epilog = "COMMAND --help says more about a command, once the course is installed."
@@ -155,6 +166,6 @@ def become(command: Sequence[str | Path], environment: dict[str, str]) -> int:
     """
     sys.stdout.flush()
     if os.name != "nt":
-        os.execve(command[0], command, environment)
+        os.execve(command[0], [str(part) for part in command], environment)
     signal.signal(signal.SIGINT, lambda *_: None)
     return subprocess.call(command, env=environment)

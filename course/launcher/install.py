@@ -193,7 +193,7 @@ class Installation:
         print("Installing the packages.", flush=True)
         uv = shutil.which("uv") or self.python.with_name("uv").with_suffix(self.python.suffix)
         if not os.path.exists(uv):
-            self._run([*pip, "install", "--quiet", "--retries=1", UV], lock)
+            self._run([*pip, "install", "-qq", "--retries=1", UV], lock)
         if self._run([uv, "pip", "install", f"--python={self.python}", *wanted], lock, environment):
             return
         print("uv cannot install here: going on with pip.", flush=True)

@@ -13,10 +13,9 @@ import sys
 import time
 import webbrowser
 from pathlib import Path
-from typing import NoReturn
 
 from course.launcher import doctor
-from course.launcher.failure import Failure, last_line, learn_command
+from course.launcher.failure import Failure, last_line
 from course.launcher.kept import Reasons
 
 DEFAULT_PORT = 2718
@@ -30,14 +29,6 @@ FIRST_PAGE = {
     "run": "/?file=index.py&access_token=",
     "jupyter": "/lab/tree/index.ipynb?token=",
 }
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse the arguments."""
-        raise Failure(f"{message}; {learn_command()} --help lists what there is.")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,9 +55,7 @@ def choose_port(wanted: int | None) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free: int = probe.getsockname()[1]
-    print(
-        f"Port {port} is taken (perhaps the course is open already), so this is {free}.", flush=True
-    )
+    print(f"Port {port} is taken (perhaps the course is open already), so this is {free}.")
     return free
 
 
@@ -98,19 +87,27 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
         print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
-    log = root / "work" / "server.log"
     reasons = Reasons(root / "work")
+    log = root / "work" / "server.log"
+    log.touch(mode=0o600)  # servers print the token
     server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
-        if _is_listening(server, port, log, asked):
+        if _is_listening(server, port, asked):
             address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
             print(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.", flush=True)
             if not options.no_browser and doctor.has_display():
                 webbrowser.open(address)
-            _wait_until_asked(server, log, reasons, asked)
+            while server.poll() is None and not _comes_within(LISTEN_EVERY_S, asked):
+                for line in reasons.new():
+                    print(line, flush=True)
+        if server.poll() is not None:
+            raise Failure(f"the course server ended by itself: {_end(log)}.")
+    except TimeoutError:
+        why = f"did not answer within {START_LIMIT_S} s: {_end(log)}"
+        raise Failure(f"the course server {why}.") from None
     finally:
         _stop(server)
-    print("\nStopped. Your work is in work/.", flush=True)
+    print("\nStopped. Your work is in work/.")
     return 0
 
 
@@ -143,7 +140,6 @@ def _start(
 
     Its input stays open as long as the launcher lives: its end ends the server.
     """
-    log.touch(mode=0o600)  # servers print the token
     with log.open("wb") as output:
         server = subprocess.Popen(
             [python, "-m", "course.launcher.host", *arguments],
@@ -163,31 +159,17 @@ def _start(
 
 
 def _is_listening(
-    server: subprocess.Popen[bytes], port: int, log: Path, asked: queue.SimpleQueue[int]
+    server: subprocess.Popen[bytes], port: int, asked: queue.SimpleQueue[int]
 ) -> bool:
-    """Wait until the server listens; False if a request to stop comes first."""
+    """Wait until the server listens; False if it ends or a request to stop comes first."""
     limit = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < limit:
-        if server.poll() is not None:
-            raise Failure(f"the course server did not start: {_end(log)}.")
+    while server.poll() is None and not _comes_within(0.02, asked):
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return True
-        if _comes_within(0.02, asked):
-            return False
-    raise Failure(f"the course server did not answer within {START_LIMIT_S} s: {_end(log)}.")
-
-
-def _wait_until_asked(
-    server: subprocess.Popen[bytes], log: Path, reasons: Reasons, asked: queue.SimpleQueue[int]
-) -> None:
-    """Wait for a request to stop, printing which versions the server keeps and why."""
-    while not _comes_within(LISTEN_EVERY_S, asked):
-        ended = server.poll() is not None
-        for line in reasons.new():
-            print(line, flush=True)
-        if ended:
-            raise Failure(f"the course server stopped by itself: {_end(log)}.")
+        if time.monotonic() > limit:
+            raise TimeoutError
+    return False
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
@@ -196,18 +178,13 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired, OSError):
         server.stdin.close()
         server.wait(STOP_LIMIT_S)
-    end_with_its_own(server)
-
-
-def end_with_its_own(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads a session, and the processes that it has started."""
     if os.name == "nt":
-        command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+        command = ["taskkill", "/T", "/F", "/PID", str(server.pid)]
         subprocess.run(command, capture_output=True)
     else:
         with contextlib.suppress(OSError):  # mostly, nothing of it is left
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+            os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 def _end(log: Path) -> str:

@@ -125,7 +125,7 @@ def test_a_server_that_does_not_start_or_does_not_answer_is_said(
     monkeypatch.setattr(server.doctor, "is_temporary", lambda root: True)
     program, options = tmp_path / "python", parser().parse_args(["open", "--no-browser"])
     write_program(program, "#!/bin/sh\necho No module named marimo\nexit 1\n")
-    with pytest.raises(Failure, match="the course server did not start: No module named marimo"):
+    with pytest.raises(Failure, match="the course server ended by itself: No module named marimo"):
         serve("edit", program, tmp_path, options)
     assert "is a temporary folder" in capsys.readouterr().err
     write_program(program, "#!/bin/sh\necho thinking\nexec sleep 600\n")
