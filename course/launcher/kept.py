@@ -18,12 +18,12 @@ def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
     """
     folder = work / FOLDER
     for kept in sorted(folder.glob(f"{mine.stem}.*{mine.suffix}")):
-        if _holds(kept, content):
+        if kept.is_file() and kept.read_bytes() == content:
             return kept, False
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = time.strftime("%Y-%m-%d-%H%M%S")
+    name = f"{mine.stem}.{time.strftime('%Y-%m-%d-%H%M%S')}"
     endings = itertools.chain([""], map("-{}".format, itertools.count(2)))
-    names = (folder / f"{mine.stem}.{stamp}{ending}{mine.suffix}" for ending in endings)
+    names = (folder / f"{name}{ending}{mine.suffix}" for ending in endings)
     kept = next(name for name in names if _claim(name))
     try:
         write_atomically(kept, content)
@@ -31,10 +31,6 @@ def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
         kept.unlink()
         raise
     return kept, True
-
-
-def _holds(file: Path, content: bytes) -> bool:
-    return file.is_file() and file.read_bytes() == content
 
 
 def _claim(file: Path) -> bool:

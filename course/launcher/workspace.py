@@ -33,27 +33,29 @@ class Workspace:
         """Copy what the learner does not have yet, none overwritten; return sentences on it.
 
         A lesson that was split off from another gets what the learner had written there.
+        Raises: OSError.
         """
-        self._make_folder()
+        self.work.mkdir(exist_ok=True)
         known = self._record()
         said: list[str] = []
         for name in self.names():
             if os.path.lexists(self.work / name):
                 continue
-            try:
-                self._copy(name)
-            except OSError as error:
-                raise Failure(explain(error)) from None
+            self._copy(name)
             said.append(f"{name} is new.")
             if name not in known:
-                said += self._safely(name, lambda name: self._take_over(name, self._passed(name)))
+                said += self._safely(self._take_over, name, self._passed(name))
         return said
 
     def names(self) -> list[str]:
         """Return the course's files that learners get copies of, relative to lessons/."""
         if not (self.pristine / "index.py").is_file():
             raise Failure(f"the course is incomplete: {self.pristine} holds no index.py.")
-        files = [p for p in self.pristine.iterdir() if _is_learners(p.name)]
+        files = [
+            path
+            for path in self.pristine.iterdir()
+            if path.name in BESIDE_LESSONS or LESSON.fullmatch(path.name)
+        ]
         files += [p for p in self.pristine.glob("layouts/**/*") if p.is_file()]
         return sorted(p.relative_to(self.pristine).as_posix() for p in files)
 
@@ -73,14 +75,14 @@ class Workspace:
         raise Failure(f"there is no lesson {wanted!r}; the lessons are: {known}.")
 
     def reset(self, wanted: str) -> Path | None:
-        """Bring a lesson in anew; return where the learner's version is kept, if there was one."""
+        """Bring a lesson in anew; return where the learner's version is kept, if there was one.
+
+        Raises: OSError.
+        """
         name = self.lesson(wanted)
-        self._make_folder()
-        try:
-            kept = self._keep(name) if os.path.lexists(self.work / name) else None
-            self._copy(name)
-        except OSError as error:
-            raise Failure(explain(error)) from None
+        self.work.mkdir(exist_ok=True)
+        kept = self._keep(name) if os.path.lexists(self.work / name) else None
+        self._copy(name)
         return kept
 
     def update(self) -> list[str]:
@@ -90,26 +92,14 @@ class Workspace:
         """
         said = self.bring_in()
         for name in self.names():
-            said += self._safely(name, lambda name: self._take_over(name, {}))
+            said += self._safely(self._take_over, name, {})
         for name in self.newer():
-            said += self._safely(name, self._bring_up_to_date)
+            said += self._safely(self._bring_up_to_date, name)
         return said
 
-    def _make_folder(self) -> None:
+    def _safely(self, step: Callable[..., list[str]], name: str, *more: object) -> list[str]:
         try:
-            self.work.mkdir(exist_ok=True)
-        except FileExistsError:
-            what = "a link that leads nowhere" if self.work.is_symlink() else "a file"
-            raise Failure(
-                f"{self.work} is {what}, and it is where your lessons should be: move it away, "
-                "and the course makes a folder in its place."
-            ) from None
-        except OSError as error:
-            raise Failure(explain(error)) from None
-
-    def _safely(self, name: str, step: Callable[[str], list[str]]) -> list[str]:
-        try:
-            return step(name)
+            return step(name, *more)
         except OSError as error:
             return [f"{name} was left as it is: {explain(error)}"]
 
@@ -197,14 +187,8 @@ class Workspace:
         try:
             record = json.loads(read_bytes(self.work / RECORD))
         except (OSError, ValueError, RecursionError):
-            return {}
-        if not isinstance(record, dict):
-            return {}
-        return cast("dict[str, str]", record)
-
-
-def _is_learners(name: str) -> bool:
-    return name in BESIDE_LESSONS or LESSON.fullmatch(name) is not None
+            record = None
+        return cast("dict[str, str]", record) if isinstance(record, dict) else {}
 
 
 def _digest(content: bytes) -> str:
