@@ -14,7 +14,7 @@ import time
 import tomllib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -80,13 +80,16 @@ class Installation:
 
     def pins(self, *extras: str) -> list[str]:
         """Return what pyproject.toml pins for the course and these extras."""
-        project = self._settings()["project"]
-        found: list[str] = list(project.get("dependencies", ()))
-        for extra in extras:
-            for each in project["optional-dependencies"][extra]:
+        text = (self.root / "pyproject.toml").read_text(encoding="utf-8")
+        project = tomllib.loads(text)["project"]
+        pins = [*project.get("dependencies", ())]
+        extras_left = [*extras]
+        while extras_left:
+            for each in project["optional-dependencies"][extras_left.pop()]:
                 others = re.match(r"serving-nanogpt\[(.+)\]", each)
-                found += self.pins(*others[1].split(",")) if others else [each]
-        return found
+                extras_left += others[1].split(",") if others else []
+                pins += [] if others else [each]
+        return pins
 
     def obstacles(self) -> Iterator[str]:
         """Yield a sentence for each thing that would make an installation fail."""
@@ -115,9 +118,6 @@ class Installation:
             build = "with GPU libraries, which the course does not use" if has_gpu else "CPU build"
             said.append(f"PyTorch {torch}, {build}.")
         return said
-
-    def _settings(self) -> dict[str, Any]:
-        return tomllib.loads((self.root / "pyproject.toml").read_text(encoding="utf-8"))
 
     def _metadata(self, name: str) -> str:
         """A file of the course's metadata in .venv; empty where the course is not installed."""
