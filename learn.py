@@ -15,8 +15,8 @@ from pathlib import Path
 try:
     sys.path.insert(0, str(Path(__file__).resolve().parent))  # where python3 -P and -I do not look
     from course.launcher.command import main
+
+    if __name__ == "__main__":
+        sys.exit(main())
 except KeyboardInterrupt:
     sys.exit("learn.py: stopped.")
-
-if __name__ == "__main__":
-    sys.exit(main())

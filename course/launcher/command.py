@@ -37,8 +37,8 @@ COMMANDS = {
 }
 OF_THE_COURSE = ("check", "progress", "contest", "demo", "grade", "site", "audit")
 MODES = {"open": "edit", "run": "run", "jupyter": "jupyter"}
-# What a shell has set for other Pythons, or to put packages elsewhere, is not for .venv's: foreign
-# packages would be loaded, the course's installed elsewhere, torch compiled at every start.
+# A shell may set these for other Pythons. With them, .venv would load foreign packages, the course
+# would be installed elsewhere, or torch would be compiled at every start.
 FOR_OTHERS = (
     *("PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE", "PYTHONPATH", "PYTHONSAFEPATH"),
     *("PYTHONWARNINGS", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"),
@@ -62,7 +62,7 @@ class Launcher:
         self.root = root
         self.workspace = Workspace(root)
         self.installation = Installation(root)
-        own = Installation(root, Path(sys.prefix))  # `uv run learn`, or an environment of one's own
+        own = Installation(root, Path(sys.prefix))  # of `uv run learn`, say
         if sys.prefix != sys.base_prefix and own.holds():
             self.installation = own
 
@@ -98,7 +98,7 @@ class Launcher:
 
     def prepare(self, *extras: str) -> None:
         """Bring in missing lessons, install what is missing, say which have a newer version."""
-        self.workspace.bring_in()  # first: what is wrong with work/ is said before the long wait
+        self.workspace.bring_in()  # first, so that a problem with work/ shows before the long wait
         self.installation.ensure(*extras)
         newer = self.workspace.newer()
         if newer:
@@ -107,7 +107,7 @@ class Launcher:
     def ask_course(self, command: str, rest: Sequence[str]) -> int:
         """Have `python -m course` carry a command out."""
         self.prepare(*(["live"] if [command, *rest][:2] == ["demo", "live"] else []))
-        # -P: a module in the folder that one stands in, with submissions, is none of the course's.
+        # -P: modules in the current folder, which may hold submissions, are not imported.
         python = [self.installation.python, "-P", "-m", "course"]
         return become([*python, command, *rest], {**os.environ, "PYTHONPATH": str(self.root)})
 
@@ -132,7 +132,7 @@ class Launcher:
         return 0
 
     def update(self) -> int:
-        """Bring in what is new in the course's files."""
+        """Bring in new and changed lessons."""
         print("\n".join(self.workspace.update() or ["Everything is up to date."]))
         return 0
 
@@ -160,9 +160,10 @@ def parser() -> Parser:
 
 
 def become(command: Sequence[str | Path], environment: dict[str, str]) -> int:
-    """Run a program in place of this one, so that Ctrl-C is the program's; return its status.
+    """Run a program in place of this one, so that Ctrl-C reaches only the program.
 
-    Windows cannot replace a process. There this one waits, and the console sends Ctrl-C to both.
+    Windows cannot replace a process. There this process waits, ignores Ctrl-C, which the console
+    sends to both, and returns the program's exit status.
     """
     sys.stdout.flush()
     if os.name != "nt":

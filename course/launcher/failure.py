@@ -1,4 +1,4 @@
-"""How commands fail: one error, what its sentences are made of, and an end without a reader."""
+"""How commands fail: the error, its sentences, and the end of a pipe."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def cannot_load(output: str) -> str:
 
 
 def exit_on_broken_pipe(command: Callable[[], int]) -> int:
-    """Return a command's exit status; 141, as shells have it, where its reader has gone."""
+    """Return a command's exit status, or 141, as shells have it, if its reader has gone."""
     try:
         status = command()
         sys.stdout.flush()

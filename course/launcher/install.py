@@ -44,7 +44,7 @@ class Installation:
         self.root = root
         self.venv = venv or root / ".venv"
         self.python = self.venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        # Locked while an installation goes on, and not empty after one that was cut short.
+        # Locked during an installation, and not empty after one that was cut short.
         self.lock = self.venv.parent / ".installing"
 
     def ensure(self, *extras: str) -> None:
@@ -224,11 +224,12 @@ def packages(venv: Path) -> dict[str, str]:
 
 
 def uv_environment(listed: str) -> dict[str, str]:
-    """Return the variables that tell uv pip's settings, as `pip config list` gives them.
+    """Translate pip's settings, as `pip config list` prints them, to uv's variables.
 
-    Who names more places for packages than an index has PyTorch there, not at PyTorch's own index.
+    Where pip has an extra index or a folder of wheels, PyTorch comes from there, and not from the
+    index in pyproject.toml.
     """
-    found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # pip's rule: of all indexes the newest
+    found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # pip's: the newest version of all indexes
     lines = listed.splitlines()
     for line in sorted(lines, key=lambda line: line.startswith(":env:")):  # the environment wins
         name, _, value = line.partition("=")
@@ -243,7 +244,7 @@ def uv_environment(listed: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path) -> Generator[IO[str]]:
-    """Yield the locked file `path`. The lock ends with the last process that has it open."""
+    """Lock the file `path` and yield it; a program that inherits the file holds the lock too."""
     with path.open("a") as file:
         if not _is_locked(file):
             print("Waiting for another installation to end.", flush=True)

@@ -34,7 +34,7 @@ def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
 
 
 def _claim(file: Path) -> bool:
-    """Whether this made an empty file of the name, and no other process had."""
+    """Make an empty file of the name; False if there is one already."""
     try:
         file.open("xb").close()
     except FileExistsError:
@@ -51,7 +51,7 @@ def note(kept: Path, reason: str) -> str:
 
 
 class Reasons:
-    """What is noted in a learner's folder from now on."""
+    """The notes in a learner's folder that are written from now on."""
 
     def __init__(self, work: Path) -> None:
         self.file = work / FOLDER / REASONS

@@ -112,21 +112,21 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
 
 
 def _requests_to_stop() -> queue.SimpleQueue[int]:
-    """Return what takes in the signals that mean stop: Ctrl-C's, and a closed terminal's.
+    """Return a queue that receives the signals that mean stop: of Ctrl-C and a closed terminal.
 
-    Raised as an exception, one of them could come between a lock's taking and its release in
-    `subprocess`, and the wait for the server's end would then never end.
+    An exception could interrupt `subprocess` while it holds a lock, and waiting for the server
+    would then never end.
     """
     asked: queue.SimpleQueue[int] = queue.SimpleQueue()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number and signal.getsignal(number) != signal.SIG_IGN:  # nohup's way, and a shell's
+        if number and signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
             signal.signal(number, lambda number, _: asked.put(number))
     return asked
 
 
 def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
-    """Whether a request to stop comes within the time."""
+    """Wait for a request to stop; False if none comes within the time."""
     with contextlib.suppress(queue.Empty):
         asked.get(timeout=seconds)
         return True
@@ -136,9 +136,9 @@ def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
 def _start(
     arguments: list[str], python: Path, root: Path, token: str, log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start the server out of the terminal's reach, so that Ctrl-C reaches only the launcher.
+    """Start the server in a session of its own, so that Ctrl-C reaches only the launcher.
 
-    Its input stays open as long as the launcher lives: its end ends the server.
+    The server's input stays open as long as the launcher lives, and the server ends with it.
     """
     with log.open("wb") as output:
         server = subprocess.Popen(
@@ -173,7 +173,7 @@ def _is_listening(
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Close the server's input, which ends it and its kernels; then end the rest of them."""
+    """Close the server's input, which ends it and its kernels; then kill what is left."""
     assert server.stdin
     with contextlib.suppress(subprocess.TimeoutExpired, OSError):
         server.stdin.close()
@@ -182,7 +182,7 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
         command = ["taskkill", "/T", "/F", "/PID", str(server.pid)]
         subprocess.run(command, capture_output=True)
     else:
-        with contextlib.suppress(OSError):  # mostly, nothing of it is left
+        with contextlib.suppress(OSError):  # mostly, no process is left
             os.killpg(server.pid, signal.SIGKILL)
     server.wait()
 

@@ -1,4 +1,4 @@
-"""The learner's own copies under work/: brought in once, kept safe, brought up to date on request.
+"""The learner's copies of the lessons under work/.
 
 No learner's file is ever overwritten: a version that gives way is kept with the date.
 """
@@ -30,9 +30,9 @@ class Workspace:
         self.work = root / "work"
 
     def bring_in(self) -> list[str]:
-        """Copy what the learner does not have yet, none overwritten; return sentences on it.
+        """Copy the files that the learner does not have yet; return a sentence for each.
 
-        A lesson that was split off from another gets what the learner had written there.
+        A lesson that was split off from another gets the answers that the learner wrote there.
         Raises: OSError.
         """
         self.work.mkdir(exist_ok=True)
@@ -86,9 +86,9 @@ class Workspace:
         return kept
 
     def update(self) -> list[str]:
-        """Bring new and changed lessons in, answers carried over; return a sentence for each.
+        """Bring in new and changed lessons and carry answers over; return a sentence for each.
 
-        What goes wrong with one lesson is such a sentence too, and the others are brought in.
+        A lesson that cannot be brought in gets a sentence too, and the others are brought in.
         """
         said = self.bring_in()
         for name in self.names():
@@ -120,9 +120,9 @@ class Workspace:
         return [said, *carried.sentences()]
 
     def _take_over(self, name: str, passed: dict[str, str]) -> list[str]:
-        """Fill stubs of a split lesson with passed answers and what its other halves still hold.
+        """Fill stubs of a split lesson with passed answers and those in its other halves.
 
-        A half whose newest version defines a function itself keeps it: that is the course's own.
+        A half whose newest version defines a function itself keeps that function.
         """
         halves = self._halves(name)
         if not halves:
