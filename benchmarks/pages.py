@@ -3,7 +3,7 @@
     python -m benchmarks.pages [--lessons l01,l05] [--edits 20] [--repeats 3] [--busy 0]
                                [--plot FILE]
 
-Needs requirements-test.txt and Chromium. The course's own server shows a copy of the lessons; of
+Needs the extra `dev` and Chromium. The course's own server shows a copy of the lessons; of
 every lesson are measured, from the navigation's start, the heading, the first verdict and the first
 picture, and, from the key press that runs the cell, the verdict and the moments at which the last
 cell with a picture and the last cell of all have run. `--busy` keeps that many processes counting

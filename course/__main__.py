@@ -5,6 +5,7 @@ Exits with 0 only when everything that was checked passes.
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments.command == "contest":
             return play_contest(arguments)
         if arguments.command == "demo":
+            _end_like_ctrl_c()
             return demo_live(arguments) if arguments.what == "live" else demo(arguments)
         return check(arguments.lesson, arguments.exercise, arguments.file)
     except Failure as error:
@@ -211,6 +213,13 @@ def audit(wanted: Sequence[str], num_seeds: int) -> int:
 
     lessons = [each for each in LESSONS if not asked_for or each in asked_for]
     return audit_lessons(lessons, num_seeds)
+
+
+def _end_like_ctrl_c() -> None:
+    """Have a closed terminal and a kill end a server as Ctrl-C does."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def demo(arguments: argparse.Namespace) -> int:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import tiers
 import torch
-from launching import LESSON, write_lesson
+from launching import LESSON, NOTHING_TO_INSTALL, write_lesson
 from notebooks import Notebooks
-from support import REQUIREMENTS, copy_course, lend_python, of_lesson
+from support import copy_course, lend_python, of_lesson
 
 # What it asserts for the browser tests is told as fully as what they assert themselves.
 pytest.register_assert_rewrite("driving")
@@ -165,8 +165,7 @@ def bare(tmp_path: Path) -> Path:
         lesson.unlink()
     for stem, title in (("index", "The course"), ("l01_chunks", "Chunks")):
         write_lesson(course, stem, LESSON.format(title=title))
-    for name in REQUIREMENTS:
-        (course / name).write_text("# nothing\n")
+    (course / "pyproject.toml").write_text(NOTHING_TO_INSTALL)
     (course / "course" / "__main__.py").write_text("import sys\nprint('asked', *sys.argv[1:])\n")
     return course
 

@@ -1,19 +1,15 @@
 """learn.py run as a learner runs it: a process of its own, in a copy of the course."""
 
 import contextlib
-import importlib.util
-import re
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import psutil
-from support import ROOT, run
+from support import run
 
 LESSON = '''import marimo
 
@@ -42,6 +38,15 @@ if __name__ == "__main__":
     app.run()
 '''
 
+NOTHING_TO_INSTALL = """[project]
+name = "serving-nanogpt"
+version = "0"
+[project.optional-dependencies]
+jupyter = []
+live = []
+dev = []
+"""
+
 
 def write_lesson(course: Path, stem: str, text: str) -> None:
     (course / "lessons" / f"{stem}.py").write_text(text)
@@ -49,31 +54,6 @@ def write_lesson(course: Path, stem: str, text: str) -> None:
 
 def learn(course: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return run([sys.executable, "learn.py", *arguments], cwd=course, **options)
-
-
-def load_learn(course: Path) -> ModuleType:
-    """learn.py as a module of this process, which has to do with the course in this folder."""
-    from course.launcher.install import Installation
-    from course.launcher.workspace import Workspace
-
-    handler = signal.getsignal(signal.SIGINT)
-    spec = importlib.util.spec_from_file_location("learn", ROOT / "learn.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        signal.signal(signal.SIGINT, handler)  # its own would end the tests
-    module.ROOT = course
-    module.INSTALLATION, module.WORKSPACE = Installation(course), Workspace(course)
-    return module
-
-
-def assert_one_sentence(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert done.returncode not in (0, -1), done.stdout
-    assert re.fullmatch(r"learn\.py: .+\.\n", done.stderr), done.stderr
-    for word in words:
-        assert word in done.stderr
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float = 60) -> None:

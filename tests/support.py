@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import os
 import re
 import shutil
@@ -14,13 +15,13 @@ from typing import NoReturn
 import psutil
 import pytest
 
+from course.launcher.install import Installation
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("nanogpt", "lessons", "widgets", "course", "solutions")
-REQUIREMENTS = tuple(sorted(path.name for path in ROOT.glob("requirements*")))
-FILES = ("learn.py", "pyproject.toml", *REQUIREMENTS)
+FILES = ("learn.py", "pyproject.toml", "requirements.lock")
 CHROMIUM = (
     "chromium-headless-shell",  # the same without the window's own pages: a third less to compute
     "chromium",
@@ -74,15 +75,22 @@ def copy_course(to: Path) -> Path:
 
 
 def lend_python(course: Path, python: str) -> None:
-    """Give a copied course a .venv whose Python is `python` and which only pretends to install.
+    """Give a copied course a .venv whose Python is `python`, as if the course were installed there.
 
-    Its `python -m pip` and uv note their arguments in .venv/pip.log and .venv/uv.log, and do what
-    the words in the files .venv/pip and .venv/uv say. Everything else is run by the real Python.
+    Its uv and its pip note their arguments in .venv/uv.log and .venv/pip.log, and fail where there
+    is a file .venv/uv-fails or .venv/pip-fails. uv hangs where there is a .venv/uv-hangs.
     """
     venv = course / ".venv"
     (venv / "bin").mkdir(parents=True)
     write_program(venv / "bin" / "python", FAKE_PYTHON.format(venv=venv, python=python))
-    write_program(venv / "uv-to-get", FAKE_UV.format(venv=venv))
+    write_program(venv / "bin" / "uv", FAKE_UV.format(venv=venv))
+    packages = venv / "lib" / "python3.11" / "site-packages"
+    for pin in ("serving-nanogpt==0", *Installation(course).pins("dev")):
+        name = pin.replace("==", "+").replace("-", "_").replace("+", "-")
+        (packages / f"{name}.dist-info").mkdir(parents=True)
+    ours = packages / "serving_nanogpt-0.dist-info"
+    (ours / "INSTALLER").write_text("uv\n")
+    (ours / "direct_url.json").write_text(json.dumps({"url": course.as_uri()}))
 
 
 def write_program(path: Path, text: str) -> None:
@@ -95,45 +103,19 @@ FAKE_PYTHON = """#!/bin/sh
 if [ "$2" != pip ]; then
     PYTHONPATH="{venv}/.." exec "{python}" "$@"
 fi
-if [ "$3" = config ]; then
-    cat "{venv}/pip-config" 2>/dev/null
-    exit 0
-fi
+case "$*" in
+    *config*) cat "{venv}/pip-config" 2>/dev/null; exit ;;
+esac
 echo "$@" >> "{venv}/pip.log"
-mode="$(cat "{venv}/pip" 2>/dev/null)"
-case "$mode $*" in
-    "no uv "*uv==*) echo "ERROR: No matching distribution found for uv"; exit 1 ;;
-    "cut off "*) echo "WARNING: Retrying after NameResolutionError('no name')"; exit 1 ;;
-    *uv==*) cp "{venv}/uv-to-get" "{venv}/bin/uv"; exit 0 ;;
-esac
-echo "Collecting torch==2.13.0 (from -r requirements.txt (line 3))"
-case "$mode" in
-    fail) echo "ERROR: No matching distribution found for torch"; exit 1 ;;
-    full) echo "Installing collected packages: torch"
-          echo "OSError: [Errno 28] No space left on device"; exit 1 ;;
-esac
+test ! -e "{venv}/pip-fails"
 """
 
 FAKE_UV = """#!/bin/sh
-if [ "$1" = --version ]; then
-    echo "uv 0.13.9 (a stand-in)"
-    exit 0
-fi
 echo "$@" >> "{venv}/uv.log"
-env | grep -E "^(UV_|SSL_|ALL_PROXY)" | sort > "{venv}/uv-environment"
-case "$(cat "{venv}/uv" 2>/dev/null) $*" in
-    "fail "*) echo "error: Failed to fetch torch" >&2; exit 2 ;;
-    "gpu "*torch-backend*) ;;
-    "gpu "*--dry-run*) echo " + nvidia-cublas==13.1.1.3" ;;
-    "only gpu "*torch-backend*) echo "error: Failed to fetch the index" >&2; exit 2 ;;
-    "only gpu "*--dry-run*) echo " + nvidia-cublas==13.1.1.3" ;;
-    *--dry-run*) ;;
-    "full "*) echo "Prepared 70 packages in 2ms"
-              echo "error: No space left on device (os error 28)" >&2; exit 2 ;;
-    "half "*) echo "Resolved 70 packages in 2ms"; echo "error: failed to link" >&2; exit 2 ;;
-    "hang "*) touch "{venv}/hanging"; while [ -e "{venv}/uv" ]; do sleep 0.05; done ;;
-esac
-echo "Resolved 70 packages in 1ms"
+env | grep -E "^(UV_|SSL_)" | sort > "{venv}/uv-environment"
+if [ -e "{venv}/uv-hangs" ]; then touch "{venv}/hanging"; fi
+while [ -e "{venv}/uv-hangs" ]; do sleep 0.05; done
+test ! -e "{venv}/uv-fails"
 """
 
 

@@ -66,7 +66,8 @@ def _version() -> str:
 
 
 def _files() -> Iterator[Path]:
-    yield from (_ROOT / _CONTAINERFILE, _ROOT / "learn.py", *_ROOT.glob("requirements*"))
+    names = ("learn.py", "pyproject.toml", "requirements.lock", _CONTAINERFILE)
+    yield from (_ROOT / name for name in names)
     for folder in _IN_IMAGE:
         for path in (_ROOT / folder).rglob("*"):
             if path.is_file() and not _LEFT_OUT.intersection(path.parts):

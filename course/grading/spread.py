@@ -54,8 +54,8 @@ def _connected(address: str) -> "Client":
         from distributed import Client
     except ImportError:
         raise ValueError(
-            "--dask needs the package distributed: install requirements-dask.txt into the "
-            "course's .venv, here and where the workers run."
+            "--dask needs the package distributed: pip install -e .[grade] in the course's .venv, "
+            "here and where the workers run."
         ) from None
     try:
         return Client(address, timeout=_CONNECT_S)

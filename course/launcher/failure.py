@@ -1,11 +1,9 @@
-"""How commands fail: one error, what its sentences are made of, and an end without a reader."""
+"""How commands fail: the error, its sentences, and the end of a pipe."""
 
 import os
 import re
 import sys
 from collections.abc import Callable
-
-_MARK = re.compile(r"(?:error:|hint:|×)\s*", re.IGNORECASE)
 
 
 class Failure(Exception):
@@ -27,15 +25,6 @@ def last_line(text: str) -> str:
     return ([line.strip() for line in text.splitlines() if line.strip()] or ["no output"])[-1]
 
 
-def reason(output: str) -> str:
-    """Return what uv or pip gives as the reason, and its hint, in one line."""
-    lines = [line.strip() for line in output.splitlines()]
-    hints = [line for line in lines if line.lower().startswith("hint:")]
-    errors = [line for line in lines if _MARK.match(line) and line not in hints]
-    said = [*(errors or [last_line(output)])[-1:], *hints[-1:]]
-    return "; ".join(_MARK.sub("", each, count=1).rstrip(".:") for each in said)
-
-
 def cannot_load(output: str) -> str:
     """Say why a package cannot be imported, from what Python said, and what to do about it."""
     remedy = f"delete .venv, and {learn_command()} installs the course anew"
@@ -50,7 +39,7 @@ def cannot_load(output: str) -> str:
 
 
 def exit_on_broken_pipe(command: Callable[[], int]) -> int:
-    """Return a command's exit status; 141, as shells have it, where its reader has gone."""
+    """Return a command's exit status, or 141, as shells have it, if its reader has gone."""
     try:
         status = command()
         sys.stdout.flush()

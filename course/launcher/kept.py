@@ -18,12 +18,12 @@ def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
     """
     folder = work / FOLDER
     for kept in sorted(folder.glob(f"{mine.stem}.*{mine.suffix}")):
-        if _holds(kept, content):
+        if kept.is_file() and kept.read_bytes() == content:
             return kept, False
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = time.strftime("%Y-%m-%d-%H%M%S")
+    name = f"{mine.stem}.{time.strftime('%Y-%m-%d-%H%M%S')}"
     endings = itertools.chain([""], map("-{}".format, itertools.count(2)))
-    names = (folder / f"{mine.stem}.{stamp}{ending}{mine.suffix}" for ending in endings)
+    names = (folder / f"{name}{ending}{mine.suffix}" for ending in endings)
     kept = next(name for name in names if _claim(name))
     try:
         write_atomically(kept, content)
@@ -33,12 +33,8 @@ def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
     return kept, True
 
 
-def _holds(file: Path, content: bytes) -> bool:
-    return file.is_file() and file.read_bytes() == content
-
-
 def _claim(file: Path) -> bool:
-    """Whether this made an empty file of the name, and no other process had."""
+    """Make an empty file of the name; False if there is one already."""
     try:
         file.open("xb").close()
     except FileExistsError:
@@ -55,7 +51,7 @@ def note(kept: Path, reason: str) -> str:
 
 
 class Reasons:
-    """What is noted in a learner's folder from now on."""
+    """The notes in a learner's folder that are written from now on."""
 
     def __init__(self, work: Path) -> None:
         self.file = work / FOLDER / REASONS

@@ -13,10 +13,9 @@ import sys
 import time
 import webbrowser
 from pathlib import Path
-from typing import NoReturn
 
 from course.launcher import doctor
-from course.launcher.failure import Failure, last_line, learn_command
+from course.launcher.failure import Failure, last_line
 from course.launcher.kept import Reasons
 
 DEFAULT_PORT = 2718
@@ -32,24 +31,18 @@ FIRST_PAGE = {
 }
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one sentence."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that opens the course: --host, --port and --no-browser."""
+    hosts = ("127.0.0.1", "0.0.0.0")
+    parser.add_argument("--host", choices=hosts, default=hosts[0], help="0.0.0.0: in a container")
+    parser.add_argument("--port", type=_port, help=f"from 1024 to 65535, {DEFAULT_PORT} if free")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
-    def error(self, message: str) -> NoReturn:
-        """Refuse the arguments."""
-        raise Failure(f"{message}; {learn_command()} --help lists what there is.")
 
-
-def parse_options(argv: list[str]) -> argparse.Namespace:
-    """Return the options: `host`, `port` (None or a valid number) and `no_browser`."""
-    parser = Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--host", choices=("127.0.0.1", "0.0.0.0"), default="127.0.0.1")
-    parser.add_argument("--port", type=int)
-    parser.add_argument("--no-browser", action="store_true")
-    options = parser.parse_args(argv)
-    if options.port is not None and not 1024 <= options.port <= 65535:
-        raise Failure(f"--port {options.port} is out of range: it must be from 1024 to 65535.")
-    return options
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1024 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is out of range: it must be from 1024 to 65535")
+    return int(text)
 
 
 def choose_port(wanted: int | None) -> int:
@@ -62,7 +55,7 @@ def choose_port(wanted: int | None) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free: int = probe.getsockname()[1]
-    _say(f"Port {port} is taken (perhaps the course is open already), so this is {free}.")
+    print(f"Port {port} is taken (perhaps the course is open already), so this is {free}.")
     return free
 
 
@@ -91,41 +84,49 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
     """
     port = choose_port(options.port)
     if mode == "edit" and doctor.is_temporary(root):
-        sys.stderr.write(f"learn.py: warning: {doctor.TEMPORARY.format(root)}\n")
+        print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
-    log = root / "work" / "server.log"
     reasons = Reasons(root / "work")
+    log = root / "work" / "server.log"
+    log.touch(mode=0o600)  # servers print the token
     server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
-        if _is_listening(server, port, log, asked):
+        if _is_listening(server, port, asked):
             address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
-            _say(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.")
+            print(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.", flush=True)
             if not options.no_browser and doctor.has_display():
                 webbrowser.open(address)
-            _wait_until_asked(server, log, reasons, asked)
+            while server.poll() is None and not _comes_within(LISTEN_EVERY_S, asked):
+                for line in reasons.new():
+                    print(line, flush=True)
+        if server.poll() is not None:
+            raise Failure(f"the course server ended by itself: {_end(log)}.")
+    except TimeoutError:
+        why = f"did not answer within {START_LIMIT_S} s: {_end(log)}"
+        raise Failure(f"the course server {why}.") from None
     finally:
         _stop(server)
-    _say("\nStopped. Your work is in work/.")
+    print("\nStopped. Your work is in work/.")
     return 0
 
 
 def _requests_to_stop() -> queue.SimpleQueue[int]:
-    """Return what takes in the signals that mean stop: Ctrl-C's, and a closed terminal's.
+    """Return a queue that receives the signals that mean stop: of Ctrl-C and a closed terminal.
 
-    Raised as an exception, one of them could come between a lock's taking and its release in
-    `subprocess`, and the wait for the server's end would then never end.
+    An exception could interrupt `subprocess` while it holds a lock, and waiting for the server
+    would then never end.
     """
     asked: queue.SimpleQueue[int] = queue.SimpleQueue()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number and signal.getsignal(number) != signal.SIG_IGN:  # nohup's way, and a shell's
+        if number and signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
             signal.signal(number, lambda number, _: asked.put(number))
     return asked
 
 
 def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
-    """Whether a request to stop comes within the time."""
+    """Wait for a request to stop; False if none comes within the time."""
     with contextlib.suppress(queue.Empty):
         asked.get(timeout=seconds)
         return True
@@ -135,11 +136,10 @@ def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
 def _start(
     arguments: list[str], python: Path, root: Path, token: str, log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start the server out of the terminal's reach, so that Ctrl-C reaches only the launcher.
+    """Start the server in a session of its own, so that Ctrl-C reaches only the launcher.
 
-    Its input stays open as long as the launcher lives: its end ends the server.
+    The server's input stays open as long as the launcher lives, and the server ends with it.
     """
-    log.touch(mode=0o600)  # servers print the token
     with log.open("wb") as output:
         server = subprocess.Popen(
             [python, "-m", "course.launcher.host", *arguments],
@@ -159,57 +159,33 @@ def _start(
 
 
 def _is_listening(
-    server: subprocess.Popen[bytes], port: int, log: Path, asked: queue.SimpleQueue[int]
+    server: subprocess.Popen[bytes], port: int, asked: queue.SimpleQueue[int]
 ) -> bool:
-    """Wait until the server listens; False if a request to stop comes first."""
+    """Wait until the server listens; False if it ends or a request to stop comes first."""
     limit = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < limit:
-        if server.poll() is not None:
-            raise Failure(f"the course server did not start: {_end(log)}.")
+    while server.poll() is None and not _comes_within(0.02, asked):
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return True
-        if _comes_within(0.02, asked):
-            return False
-    raise Failure(f"the course server did not answer within {START_LIMIT_S} s: {_end(log)}.")
-
-
-def _wait_until_asked(
-    server: subprocess.Popen[bytes], log: Path, reasons: Reasons, asked: queue.SimpleQueue[int]
-) -> None:
-    """Wait for a request to stop, printing which versions the server keeps and why."""
-    while not _comes_within(LISTEN_EVERY_S, asked):
-        ended = server.poll() is not None
-        for line in reasons.new():
-            _say(line)
-        if ended:
-            raise Failure(f"the course server stopped by itself: {_end(log)}.")
+        if time.monotonic() > limit:
+            raise TimeoutError
+    return False
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Close the server's input, which ends it and its kernels; then end the rest of them."""
+    """Close the server's input, which ends it and its kernels; then kill what is left."""
     assert server.stdin
     with contextlib.suppress(subprocess.TimeoutExpired, OSError):
         server.stdin.close()
         server.wait(STOP_LIMIT_S)
-    end_with_its_own(server)
-
-
-def end_with_its_own(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads a session, and the processes that it has started."""
     if os.name == "nt":
-        command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+        command = ["taskkill", "/T", "/F", "/PID", str(server.pid)]
         subprocess.run(command, capture_output=True)
     else:
-        with contextlib.suppress(OSError):  # mostly, nothing of it is left
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        with contextlib.suppress(OSError):  # mostly, no process is left
+            os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 def _end(log: Path) -> str:
     return last_line(log.read_text(encoding="utf-8", errors="replace"))
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The learner's own copies under work/: brought in once, kept safe, brought up to date on request.
+"""The learner's copies of the lessons under work/.
 
 No learner's file is ever overwritten: a version that gives way is kept with the date.
 """
@@ -30,30 +30,32 @@ class Workspace:
         self.work = root / "work"
 
     def bring_in(self) -> list[str]:
-        """Copy what the learner does not have yet, none overwritten; return sentences on it.
+        """Copy the files that the learner does not have yet; return a sentence for each.
 
-        A lesson that was split off from another gets what the learner had written there.
+        A lesson that was split off from another gets the answers that the learner wrote there.
+        Raises: OSError.
         """
-        self._make_folder()
+        self.work.mkdir(exist_ok=True)
         known = self._record()
         said: list[str] = []
         for name in self.names():
             if os.path.lexists(self.work / name):
                 continue
-            try:
-                self._copy(name)
-            except OSError as error:
-                raise Failure(explain(error)) from None
+            self._copy(name)
             said.append(f"{name} is new.")
             if name not in known:
-                said += self._safely(name, lambda name: self._take_over(name, self._passed(name)))
+                said += self._safely(self._take_over, name, self._passed(name))
         return said
 
     def names(self) -> list[str]:
         """Return the course's files that learners get copies of, relative to lessons/."""
         if not (self.pristine / "index.py").is_file():
             raise Failure(f"the course is incomplete: {self.pristine} holds no index.py.")
-        files = [p for p in self.pristine.iterdir() if _is_learners(p.name)]
+        files = [
+            path
+            for path in self.pristine.iterdir()
+            if path.name in BESIDE_LESSONS or LESSON.fullmatch(path.name)
+        ]
         files += [p for p in self.pristine.glob("layouts/**/*") if p.is_file()]
         return sorted(p.relative_to(self.pristine).as_posix() for p in files)
 
@@ -73,43 +75,31 @@ class Workspace:
         raise Failure(f"there is no lesson {wanted!r}; the lessons are: {known}.")
 
     def reset(self, wanted: str) -> Path | None:
-        """Bring a lesson in anew; return where the learner's version is kept, if there was one."""
+        """Bring a lesson in anew; return where the learner's version is kept, if there was one.
+
+        Raises: OSError.
+        """
         name = self.lesson(wanted)
-        self._make_folder()
-        try:
-            kept = self._keep(name) if os.path.lexists(self.work / name) else None
-            self._copy(name)
-        except OSError as error:
-            raise Failure(explain(error)) from None
+        self.work.mkdir(exist_ok=True)
+        kept = self._keep(name) if os.path.lexists(self.work / name) else None
+        self._copy(name)
         return kept
 
     def update(self) -> list[str]:
-        """Bring new and changed lessons in, answers carried over; return a sentence for each.
+        """Bring in new and changed lessons and carry answers over; return a sentence for each.
 
-        What goes wrong with one lesson is such a sentence too, and the others are brought in.
+        A lesson that cannot be brought in gets a sentence too, and the others are brought in.
         """
         said = self.bring_in()
         for name in self.names():
-            said += self._safely(name, lambda name: self._take_over(name, {}))
+            said += self._safely(self._take_over, name, {})
         for name in self.newer():
-            said += self._safely(name, self._bring_up_to_date)
+            said += self._safely(self._bring_up_to_date, name)
         return said
 
-    def _make_folder(self) -> None:
+    def _safely(self, step: Callable[..., list[str]], name: str, *more: object) -> list[str]:
         try:
-            self.work.mkdir(exist_ok=True)
-        except FileExistsError:
-            what = "a link that leads nowhere" if self.work.is_symlink() else "a file"
-            raise Failure(
-                f"{self.work} is {what}, and it is where your lessons should be: move it away, "
-                "and the course makes a folder in its place."
-            ) from None
-        except OSError as error:
-            raise Failure(explain(error)) from None
-
-    def _safely(self, name: str, step: Callable[[str], list[str]]) -> list[str]:
-        try:
-            return step(name)
+            return step(name, *more)
         except OSError as error:
             return [f"{name} was left as it is: {explain(error)}"]
 
@@ -130,9 +120,9 @@ class Workspace:
         return [said, *carried.sentences()]
 
     def _take_over(self, name: str, passed: dict[str, str]) -> list[str]:
-        """Fill stubs of a split lesson with passed answers and what its other halves still hold.
+        """Fill stubs of a split lesson with passed answers and those in its other halves.
 
-        A half whose newest version defines a function itself keeps it: that is the course's own.
+        A half whose newest version defines a function itself keeps that function.
         """
         halves = self._halves(name)
         if not halves:
@@ -197,14 +187,8 @@ class Workspace:
         try:
             record = json.loads(read_bytes(self.work / RECORD))
         except (OSError, ValueError, RecursionError):
-            return {}
-        if not isinstance(record, dict):
-            return {}
-        return cast("dict[str, str]", record)
-
-
-def _is_learners(name: str) -> bool:
-    return name in BESIDE_LESSONS or LESSON.fullmatch(name) is not None
+            record = None
+        return cast("dict[str, str]", record) if isinstance(record, dict) else {}
 
 
 def _digest(content: bytes) -> str:

@@ -59,7 +59,7 @@ def joining(host: str, port: int, room: Room) -> dict[str, Any]:
         notes.append("Only this machine gets in; --host 0.0.0.0 opens the room to its network.")
     picture = qr_code(f"{address}#{room.code}")
     if picture is None:
-        notes.append("No QR code: requirements-live.txt is not installed.")
+        notes.append("No QR code: the package segno is not installed.")
     local = "127.0.0.1" if host in EVERY_ADDRESS else host
     return {
         "address": address,

@@ -60,6 +60,5 @@ def tokenizer_for(path: Path | str) -> Tokenizer:
         return BytePairs(path)
     except ImportError:
         raise ValueError(
-            "the package tokenizers is not installed; GPT-2's text needs it: pip install -r "
-            "requirements-gpt2.txt"
+            "the package tokenizers is not installed; GPT-2's text needs it: pip install -e .[gpt2]"
         ) from None

@@ -3,155 +3,138 @@
 Most tests have a .venv that only pretends to install (`support.lend_python`).
 """
 
-import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import threading
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from launching import wait_for
-from support import REQUIREMENTS, ROOT, lend_python, write_program
+from support import ROOT, write_program
 
-from course.launcher.failure import Failure, cannot_load, reason
-from course.launcher.install import COURSE, TESTS, Installation
-from course.launcher.install_lock import install_lock
-from course.launcher.installers import UV, configuration_in, environment_for
-from course.launcher.running import Ticker
+from course.launcher.failure import Failure, cannot_load
+from course.launcher.install import Installation, one_at_a_time, uv_environment
 
 CONFIGURATION = """\
-global.cert='/etc/ssl/company.pem'
-global.index-url='https://mirror.example/simple'
-global.extra-index-url='file:///one file:///two'
-install.index-url='https://other.example/simple'
-user.nonsense='5'
 :env:.find-links='/wheels\\n/more'
-:env:.trusted-host='mirror.example'
-:env:.default-timeout='180'
+:env:.index-url='https://other.example/simple'
+global.cert='/etc/ssl/company.pem'
+global.extra-index-url='file:///one file:///two'
+global.index-url='https://mirror.example/simple'
+user.nonsense='5'
 """
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A course that needs nothing, with an empty .venv that only pretends to install."""
-    course = tmp_path / "course"
-    course.mkdir()
-    for name in (*REQUIREMENTS, "pyproject.toml"):
-        (course / name).write_text("# nothing\n")
-    lend_python(course, sys.executable)
-    packages = course / ".venv" / "lib" / "python3.11" / "site-packages"
-    (packages / "pip-23.2.1.dist-info").mkdir(parents=True)
+def place(course: Path, monkeypatch) -> Path:
+    """A course that is not installed yet; its .venv is empty, and has a uv and a pip."""
+    shutil.rmtree(course / ".venv" / "lib")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # without this environment's own uv
     return course
 
 
-def set_modes(place: Path, **modes: str) -> None:
-    """Have uv and pip do what these words of `lend_python` say."""
-    for program, mode in modes.items():
-        (place / ".venv" / program).write_text(mode)
-
-
-def ensure(place: Path, *files: str) -> Installation:
+def installed(place: Path, *extras: str) -> Installation:
+    """Install; what uv or pip would have put into .venv is there afterwards."""
     installation = Installation(place)
-    installation.ensure(*(files or (COURSE,)))
+    installation.ensure(*extras)
+    folder = place / ".venv/lib/python3.11/site-packages/serving_nanogpt-0.dist-info"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "INSTALLER").write_text("uv\n")
+    (folder / "direct_url.json").write_text(f'{{"url": "{place.as_uri()}"}}')
     return installation
 
 
-def asked_of_uv(place: Path) -> list[str]:
-    """What uv was asked to install, without the plans that it was asked for before."""
-    lines = (place / ".venv" / "uv.log").read_text().splitlines()
-    return [line.split("/bin/python ")[1] for line in lines if "--dry-run" not in line]
+def asked_of(place: Path, program: str) -> list[str]:
+    """What uv or pip was asked for."""
+    log = place / ".venv" / f"{program}.log"
+    return log.read_text().splitlines() if log.exists() else []
 
 
 @pytest.mark.process
-def test_what_is_asked_for_is_installed_once_from_where_pip_is_configured_to(place: Path, capsys):
-    set_modes(place, **{"pip-config": f"{CONFIGURATION}global.no-index='true'\n"})
-    (place / ".venv" / "pyvenv.cfg").write_text("version = 3.9.2\n")  # other than this Python's
-    installation = ensure(place)
-    said = capsys.readouterr().out
-    assert re.fullmatch(r"(Installing: +\d+ s, .+\n)+Installed in \d+ s\.\n", said)
-    ensure(place)
+def test_what_is_missing_is_installed_once_from_where_pip_is_configured_to(place: Path, capsys):
+    (place / ".venv" / "pip-config").write_text(CONFIGURATION)
+    installation = installed(place)
+    assert re.search(r"Installing the packages\.\nInstalled in \d+ s\.\n", capsys.readouterr().out)
+    installed(place)
     assert capsys.readouterr().out == ""
-    course, both = "-r requirements.txt", "-r requirements.txt -r requirements-test.txt"
-    for files in ((COURSE, TESTS), (COURSE,), (COURSE, TESTS)):
-        ensure(place, *files)
-    assert asked_of_uv(place) == [
-        f"{each} -c requirements.lock --no-index" for each in (course, both)
-    ]
-    assert installation.describe() == [".venv is in order: Python 3.9, installed with uv 0.13.9."]
+    [asked] = asked_of(place, "uv")
+    assert asked.endswith("bin/python --editable . --constraint requirements.lock")
     environment = (place / ".venv" / "uv-environment").read_text().splitlines()
     assert "UV_DEFAULT_INDEX=https://other.example/simple" in environment
-    pip_log = (place / ".venv" / "pip.log").read_text().splitlines()
-    assert [line.split()[-1] for line in pip_log] == [UV], "uv itself is got once, too"
+    assert asked_of(place, "pip") == []
     assert not list(place.glob(".venv-kept-*")), "an empty environment is used as it is"
-    (place / ".venv/lib/python3.11/site-packages/torch-2.13.0+cpu.dist-info").mkdir()
-    assert installation.describe()[1] == "PyTorch 2.13.0+cpu, CPU build."
+    packages = place / ".venv/lib/python3.11/site-packages"
+    (packages / "torch-2.13.0+cpu.dist-info").mkdir()
+    assert installation.describe() == [
+        f"The course is installed in {place}/.venv by uv.",
+        "PyTorch 2.13.0+cpu, CPU build.",
+    ]
 
 
 @pytest.mark.process
-def test_changed_requirements_and_a_moved_course_are_installed_anew(place: Path):
-    ensure(place)
-    for name in ("requirements.txt", "requirements.lock", "pyproject.toml"):
-        (place / name).write_text("# another pin\n")
-        ensure(place)
-    moved = place.rename(place.with_name("moved"))
-    for name in ("python", "uv"):
-        program = moved / ".venv" / "bin" / name
-        program.write_text(program.read_text().replace(str(place), str(moved)))
-    ensure(moved)
-    assert len(asked_of_uv(moved)) == 5
+def test_another_pin_another_extra_and_a_copied_course_are_installed(place: Path):
+    packages = place / ".venv/lib/python3.11/site-packages"
+    installation = installed(place)
+    project = (place / "pyproject.toml").read_text()
+    project = project.replace('"0"', '"0"\ndependencies = ["Ruff_X==2"]')
+    project = project.replace("dev = []", 'dev = ["serving-nanogpt[jupyter,live]"]')
+    (place / "pyproject.toml").write_text(project.replace("jupyter = []", 'jupyter = ["lab==1"]'))
+    (packages / "ruff_x-1.dist-info").mkdir()
+    assert not installation.holds()
+    (packages / "ruff_x-1.dist-info").rename(packages / "ruff_x-2+cpu.dist-info")
+    assert installation.holds() and installation.holds("live") and not installation.holds("dev")
+    installed(place, "dev")
+    assert ".[dev]" in asked_of(place, "uv")[-1]
+    (packages / "lab-1.dist-info").mkdir()
+    assert installation.holds("dev")
+    copied = place.with_name("copied")
+    shutil.copytree(place, copied)
+    assert not Installation(copied).holds()
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("program", "mode", "why"),
-    [
-        ("pip", "no uv", "No matching distribution found for uv"),
-        ("uv", "fail", "Failed to fetch torch"),
-    ],
-)
-def test_where_uv_cannot_install_pip_does(place: Path, capsys, program: str, mode: str, why: str):
-    set_modes(place, **{program: mode})
-    installation = ensure(place)
-    assert f"uv cannot install here ({why}): going on with pip.\n" in capsys.readouterr().out
-    assert "installed with pip." in installation.describe()[0]
+def test_where_uv_cannot_install_pip_does_and_takes_the_small_build(place: Path, capsys):
+    (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    (place / ".venv" / "uv-fails").touch()
+    installed(place)
+    assert "uv cannot install here: going on with pip.\n" in capsys.readouterr().out
+    small = "torch==2.13.0+cpu --extra-index-url https://download.pytorch.org/whl/cpu"
+    assert asked_of(place, "pip")[-1].endswith(f"--constraint requirements.lock {small}")
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("uv", "pip", "words", "half_made"),
-    [
-        ("fail", "fail", r"failed \(No matching distribution found for torch\)", False),
-        ("fail", "cut off", "the package index could not be reached: check the network", False),
-        ("fail", "full", "because the disk is full: make room", True),
-        ("full", "not tried", "because the disk is full: make room", True),
-        ("half", "fail", "No matching distribution", True),  # uv had begun
-    ],
-)
-def test_a_failure_is_said_and_what_is_installed_works_on_unless_something_had_begun(
-    place: Path, uv: str, pip: str, words: str, half_made: bool
-):
-    installation = ensure(place)
-    set_modes(place, uv=uv, pip=pip)
-    with pytest.raises(Failure, match=rf"{words}.* in \.venv/install\.log\.$"):
-        ensure(place, COURSE, TESTS)
-    assert installation.is_half_made() is half_made
-    assert installation.holds(COURSE) is not half_made
-    asked_of_pip = (place / ".venv" / "pip.log").read_text()
-    assert ("-r requirements.txt" in asked_of_pip) == (pip != "not tried")
-    assert (place / ".venv" / "install.log").stat().st_size > 0
+def test_a_failure_is_said_and_what_is_installed_works_on(place: Path):
+    installation = installed(place)
+    (place / "pyproject.toml").write_text(
+        (place / "pyproject.toml").read_text().replace("dev = []", 'dev = ["ruff==1"]')
+    )
+    for name in ("uv-fails", "pip-fails"):
+        (place / ".venv" / name).touch()
+    with pytest.raises(Failure, match=r"installing failed: the lines above say why"):
+        installation.ensure("dev")
+    assert installation.holds() and not installation.is_half_made()
 
 
 @pytest.mark.process
-def test_what_is_installed_is_loaded_once_and_by_the_doctor(place: Path):
-    (place / COURSE).write_text("no-such-package==1.0\n")
-    with pytest.raises(Failure, match=r"ModuleNotFoundError: No module named 'no_such_package'\)"):
-        ensure(place)  # it was installed elsewhere, say
-    installation = Installation(place)
+def test_what_cannot_be_loaded_is_said_after_installing_and_by_the_doctor(place: Path, monkeypatch):
+    broken = subprocess.CompletedProcess(
+        [], 1, "", "ModuleNotFoundError: No module named 'torch'\n"
+    )
+    installation = installed(place)
+    monkeypatch.setattr(Installation, "_load", lambda _: broken)
+    [finding] = installation.findings()
+    assert finding.kind == "wrong" and "No module named 'torch'" in finding.sentence
+    shutil.rmtree(place / ".venv" / "lib")
+    with pytest.raises(Failure, match="No module named 'torch'"):
+        installation.ensure()
     assert installation.is_half_made()
-    installation._write_stamp({COURSE: installation._digest(COURSE)})
-    [finding] = installation.findings()  # it went missing later
-    assert finding.kind == "wrong" and "No module named 'no_such_package'" in finding.sentence
 
 
 @pytest.mark.parametrize(
@@ -172,40 +155,13 @@ def test_a_package_that_cannot_be_loaded_is_one_sentence_with_what_to_do(output:
     assert output in said and re.search(remedy, said) and said.count("\n") == 0
 
 
-NO_SOLUTION = """\
-Using Python 3.15.0 environment at: .venv
-error: No solution found when resolving dependencies
-  cause: Because torch==2.13.0 has no wheels with a matching Python ABI tag, we can conclude so.
-
-hint: You require CPython 3.15 (`cp315`), but we only found wheels with these tags: `cp314`
-"""
-
-
-def test_the_reason_that_uv_or_pip_gives_has_its_hint():
-    assert reason(NO_SOLUTION).endswith("dependencies; You require CPython 3.15 (`cp315`), but "
-        "we only found wheels with these tags: `cp314`")  # fmt: skip
-    assert reason("ERROR: No such file: 'C:\\x'\nHINT: Enable long paths.\n") == (
-        "No such file: 'C:\\x'; Enable long paths"
-    )
-
-
-def test_a_damaged_stamp_counts_as_a_half_made_venv(place: Path):
-    assert not Installation(place).is_half_made()
-    for text in ("{", "[1]", '{"unfinished": "yes"}', "[" * 100_000):
-        (place / ".venv" / "course.json").write_text(text)
-        assert Installation(place).is_half_made(), text[:9]
-
-
 @pytest.mark.process
-def test_a_half_made_venv_is_emptied_and_that_none_can_be_made_is_said(place: Path, monkeypatch):
+def test_a_half_made_venv_is_made_anew_and_that_none_can_be_made_is_said(place: Path, monkeypatch):
     write_program(place / "no-venv", "#!/bin/sh\necho ensurepip is not available\nexit 1\n")
     monkeypatch.setattr(sys, "_base_executable", str(place / "no-venv"))
-    (place / ".venv" / "course.json").write_text('{"unfinished": "yes"}')
+    (place / ".installing").write_text("cut short")
     with pytest.raises(Failure, match=r"\(ensurepip is not available\); on Debian .*python3-venv"):
-        ensure(place)
-    left = {path.name for path in (place / ".venv").iterdir()}
-    assert left == {"course.json", "install.log"}
-    assert Installation(place).is_half_made()
+        Installation(place).ensure()
 
 
 @pytest.mark.process
@@ -218,11 +174,10 @@ def test_what_was_not_made_for_the_course_is_moved_aside(
         shutil.rmtree(venv)
         venv.write_text("mine")
     else:
-        mine.mkdir()
-    monkeypatch.setattr(
-        Installation, "_make_venv", lambda self, _: lend_python(self.root, sys.executable)
-    )
-    assert ensure(place).holds(COURSE)
+        mine.mkdir(parents=True)
+    monkeypatch.setattr(sys, "_base_executable", "/nonexistent/python")
+    with pytest.raises(OSError, match="No such file"):
+        Installation(place).ensure()
     [aside] = place.glob(".venv-kept-*")
     said = capsys.readouterr().out
     assert f".venv was not made for the course: it is moved to {aside.name}.\n" in said
@@ -231,81 +186,128 @@ def test_what_was_not_made_for_the_course_is_moved_aside(
     )
 
 
-def test_a_second_installation_waits_for_its_turn_and_says_for_whom(tmp_path: Path, capsys):
+def test_a_second_installation_waits_for_its_turn_and_says_so(tmp_path: Path, capsys):
     path, order = tmp_path / ".installing", []
 
     def second() -> None:
-        with install_lock(path, Ticker()):
+        with one_at_a_time(path):
             order.append("second")
 
-    with install_lock(path, Ticker()):
+    with one_at_a_time(path):
         waiting = threading.Thread(target=second)
         waiting.start()
-        said = ""
-
-        def is_said() -> bool:
-            nonlocal said
-            said += capsys.readouterr().out
-            return "waiting for process" in said
-
-        wait_for(is_said)
-        assert int(path.read_text()) == int(re.findall(r"process (\d+),", said)[0])
+        wait_for(lambda: "Waiting for another installation" in capsys.readouterr().out)
         order.append("first")
     waiting.join(60)
     assert order == ["first", "second"]
-    assert not path.exists()
 
 
-def test_pips_settings_are_uvs_but_for_those_that_uv_was_given_itself():
-    settings = {
+def test_uv_is_told_pips_settings_and_with_an_index_of_ones_own_leaves_pytorchs_alone():
+    assert uv_environment(CONFIGURATION) == {
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_DEFAULT_INDEX": "https://other.example/simple",
         "UV_INDEX": "file:///one file:///two",
         "UV_FIND_LINKS": "/wheels,/more",
-        "UV_INSECURE_HOST": "mirror.example",
-        "UV_HTTP_TIMEOUT": "180",
+        "UV_NO_SOURCES": "1",
         "SSL_CERT_FILE": "/etc/ssl/company.pem",
     }
-    assert environment_for(configuration_in(CONFIGURATION), {}) == settings
-    given = {"UV_DEFAULT_INDEX": "https://mine.example/simple"}
-    del settings["UV_DEFAULT_INDEX"]
-    assert environment_for(configuration_in(CONFIGURATION), given) == settings
+    assert "UV_NO_SOURCES" not in uv_environment("global.index-url='https://mirror.example'")
+
+
+def test_the_pins_of_all_files_agree_and_the_lock_names_only_versions():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line[0] != "#"] == project["dependencies"]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    locked = [line for line in lock if not line.startswith("#")]
+    pin = re.compile(r"[a-z0-9-]+==[0-9][a-z0-9.]*( ; [a-z0-9_ '<>=!.()]+)?", re.IGNORECASE)
+    assert [line for line in locked if not pin.fullmatch(line)] == []
+    extras = project["optional-dependencies"]
+    asked = {pin for pins in extras.values() for pin in pins if "==" in pin}
+    assert asked | set(project["dependencies"]) <= set(locked)
+    assert set(Installation(ROOT).pins("dev")) >= {*project["dependencies"], *extras["jupyter"]}
+
+
+# --- launchers that are killed or interrupted, or begin at once -----------------------------------
+
+Start = Callable[[Path], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a launcher; what is left of it is ended."""
+    launchers: list[subprocess.Popen[str]] = []
+
+    def start_one(course: Path) -> "subprocess.Popen[str]":
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [sys.executable, "learn.py", "progress"]
+        launchers.append(subprocess.Popen(command, cwd=course, **pipes))
+        return launchers[-1]
+
+    yield start_one
+    for launcher in launchers:
+        with launcher:  # what it may have left holds its pipes, and is not waited for
+            launcher.kill()
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("mode", "backend", "options"),
-    [
-        ("gpu", None, ["--dry-run", "--torch-backend=cpu --dry-run", "--torch-backend=cpu"]),
-        ("only gpu", None, ["--dry-run", "--torch-backend=cpu --dry-run"]),
-        ("only gpu", "auto", [""]),  # a build that was asked for is taken
-    ],
-)
-def test_gigabytes_of_gpu_libraries_are_kept_out(
-    place: Path, monkeypatch, mode: str, backend: str | None, options: list[str]
+def test_ctrl_c_during_an_installation_is_one_line(place: Path, start: Start):
+    (place / ".venv" / "uv-hangs").touch()
+    stopped = start(place)
+    wait_for((place / ".venv" / "hanging").exists)
+    installing = psutil.Process(stopped.pid).children()
+    stopped.send_signal(signal.SIGINT)
+    assert stopped.communicate(timeout=60)[1] == "learn.py: stopped.\n"
+    assert stopped.returncode == 130
+    assert not psutil.wait_procs(installing, timeout=60)[1]
+    assert Installation(place).is_half_made()
+
+
+REAL_VENV_UV = """#!/bin/sh
+python=$(echo "$@" | sed 's/.*--python=\\([^ ]*\\).*/\\1/')
+packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo "$@" >> uv.log
+while [ -e uv-hangs ]; do touch hanging; sleep 0.05; done
+touch "$packages/torch.py" "$packages/msgspec.py"
+mkdir -p "$packages/serving_nanogpt-0.dist-info"
+echo "{\\"url\\": \\"file://$PWD\\"}" > "$packages/serving_nanogpt-0.dist-info/direct_url.json"
+"""
+
+
+@pytest.fixture
+def real(bare: Path, monkeypatch) -> Path:
+    """A course without a .venv, whose uv installs next to nothing into a real one."""
+    (bare / "bin").mkdir()
+    write_program(bare / "bin" / "uv", REAL_VENV_UV)
+    monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}/usr/bin:/bin")
+    return bare
+
+
+@pytest.mark.process
+@pytest.mark.nightly
+def test_two_launchers_at_once_from_nothing_make_one_venv(real: Path, start: Start):
+    started = [start(real), start(real)]
+    said = [each.communicate(timeout=300)[0] for each in started]
+    assert sum("Installed in" in each for each in said) == 1
+    assert all(each.endswith("asked progress\n") for each in said)
+    assert Installation(real).holds() and (real / "uv.log").read_text().count("\n") == 1
+
+
+@pytest.mark.process
+@pytest.mark.nightly
+def test_after_a_killed_launcher_the_next_waits_for_what_it_left_and_begins_anew(
+    real: Path, start: Start
 ):
-    monkeypatch.delenv("UV_TORCH_BACKEND", raising=False)
-    if backend:
-        monkeypatch.setenv("UV_TORCH_BACKEND", backend)
-    set_modes(place, uv=mode)
-    if options[-1].endswith("--dry-run"):
-        with pytest.raises(Failure, match=r"gigabytes of GPU .*\(Failed to fetch the index\)"):
-            ensure(place)
-        assert json.loads((place / ".venv" / "course.json").read_text()) == {}
-    else:
-        ensure(place)
-    log = (place / ".venv" / "uv.log").read_text().splitlines()
-    assert [line.partition("requirements.lock")[2].strip() for line in log] == options
-
-
-PINS = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if line[0] != "#"]
-
-
-def test_the_lock_names_only_versions_and_all_that_are_asked_for():
-    pin = re.compile(r"[a-z0-9-]+==[0-9][a-z0-9.]*( ; [a-z0-9_ '<>=!.()]+)?", re.IGNORECASE)
-    assert [line for line in PINS if not pin.fullmatch(line)] == []
-    assert not {"torch", "serving-nanogpt"} & {line.partition("==")[0] for line in PINS}
-    files = [path.read_text().splitlines() for path in ROOT.glob("requirements*.txt")]
-    asked = [line for lines in files for line in lines if re.match(r"[\w-]+==", line)]
-    assert len(asked) >= 18
-    assert [line for line in asked if line not in PINS and "torch==" not in line] == []
+    (real / "uv-hangs").touch()
+    killed = start(real)
+    wait_for((real / "hanging").exists)
+    killed.kill()
+    killed.wait()
+    following = start(real)
+    assert following.stdout
+    assert following.stdout.readline() == "Waiting for another installation to end.\n"
+    (real / "uv-hangs").unlink()
+    said, complaints = following.communicate(timeout=300)
+    assert following.returncode == 0, complaints
+    assert "Making .venv.\n" in said and said.endswith("asked progress\n")
+    assert Installation(real).holds()

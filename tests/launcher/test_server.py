@@ -20,10 +20,11 @@ from launching import family, free_port, listening
 from support import write_program
 
 from course.launcher import host, server
+from course.launcher.command import parser
 from course.launcher.failure import Failure
 from course.launcher.kept import keep, note
 from course.launcher.marimo_hooks import PageGuard
-from course.launcher.server import choose_host, choose_port, parse_options, serve
+from course.launcher.server import choose_host, choose_port, serve
 
 Opener = Callable[..., tuple["subprocess.Popen[str]", str, str]]
 
@@ -122,9 +123,9 @@ def test_a_server_that_does_not_start_or_does_not_answer_is_said(
     monkeypatch.setattr(server, "_start", lambda *how: started.append(start(*how)) or started[-1])
     (tmp_path / "work").mkdir()
     monkeypatch.setattr(server.doctor, "is_temporary", lambda root: True)
-    program, options = tmp_path / "python", parse_options(["--no-browser"])
+    program, options = tmp_path / "python", parser().parse_args(["open", "--no-browser"])
     write_program(program, "#!/bin/sh\necho No module named marimo\nexit 1\n")
-    with pytest.raises(Failure, match="the course server did not start: No module named marimo"):
+    with pytest.raises(Failure, match="the course server ended by itself: No module named marimo"):
         serve("edit", program, tmp_path, options)
     assert "is a temporary folder" in capsys.readouterr().err
     write_program(program, "#!/bin/sh\necho thinking\nexec sleep 600\n")

@@ -128,8 +128,9 @@ def test_what_is_no_file_is_left_and_named_and_the_others_are_updated(space: Wor
     what = "a folder stands in its place" if kind == "folder" else "it is no ordinary file"
     assert f"l02_more.py was left as it is: {mine}: {what}: move it away." in space.update()
     assert_the_others_were_updated(space)
-    with pytest.raises(Failure, match=f"{what}: move it away"):
+    with pytest.raises(OSError, match="l02_more") as refused:
         space.reset("l02")
+    assert files.explain(refused.value) == f"{mine}: {what}: move it away."
 
 
 DAMAGED = ("[", "[1]", '{"l02_more.py": [3]}', "[" * 100_000)

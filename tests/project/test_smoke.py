@@ -1,6 +1,7 @@
 """macOS and Windows, as far as Linux can say: their smoke test, and the packages they would get."""
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from serving import SAVED
 from smoke import by_name
 from support import ROOT, copy_course, lend_python, run, unavailable
 
-from course.launcher.installers import beside, configuration_in, environment_for
+from course.launcher.install import uv_environment
 
 pytestmark = pytest.mark.process
 QUICK = ("first_run", "encodings", "answers", "progress_files")
@@ -58,19 +59,18 @@ SYSTEMS = (
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_pinned_packages_have_wheels_for_every_system_and_python(system: str, version: str):
-    uv = beside(Path(sys.executable))
-    if not uv.exists():
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if uv is None:
         unavailable("uv is not installed")
     listed = run([sys.executable, "-m", "pip", "config", "list"], cwd=ROOT).stdout
-    indexes = environment_for(configuration_in(listed), os.environ)
     done = run(
         [
-            *(str(uv), "pip", "compile", "--quiet", "--only-binary=:all:"),
+            *(uv, "pip", "compile", "--quiet", "--only-binary=:all:", "--all-extras"),
             *(f"--python-platform={system}", f"--python-version={version}"),
-            *("--constraint=requirements.lock", *map(str, ROOT.glob("requirements*.txt"))),
+            *("--constraint=requirements.lock", "pyproject.toml"),
         ],
         cwd=ROOT,
-        env={**os.environ, **indexes, "MACOSX_DEPLOYMENT_TARGET": "14.0"},
+        env={**os.environ, **uv_environment(listed), "MACOSX_DEPLOYMENT_TARGET": "14.0"},
     )
     if "Failed to fetch" in done.stderr:
         unavailable("the package index cannot be reached")
