@@ -73,10 +73,10 @@ def _():
     run with the answers that you passed in earlier ones. An update of the course does not overwrite
     any of it.
 
-    ## Words
+    ## Glossary
 
-    What the lessons' words mean is said where they first appear, and once more in the
-    [list of words](/?file=glossary.py&view-as=present).
+    Each lesson explains a term where it first uses it. The
+    [glossary](/?file=glossary.py&view-as=present) lists them all.
 
     ## When something is stuck
 

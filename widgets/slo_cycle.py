@@ -195,7 +195,7 @@ def _in_the_ranks(record: dict[str, Any]) -> Iterable[dict[str, Any]]:
     lost = "Kept for later" if record["resumed_us"] is not None else "Computed for nothing"
     yield _event(
         "leave", left,
-        f"All ranks leave at layer {record['layer']}, none alone, and reply. {lost}: "
+        f"All ranks leave at layer {record['layer']}, no rank by itself, and reply. {lost}: "
         f"{record['layer']} of {record['num_layers']} layers ({share:.0f} percent).",
         ENGINE,
     )  # fmt: skip
@@ -208,8 +208,8 @@ def _back_in_the_engine(
     replied = times["replied_us"]
     after = f"{_ms(replied - times['written_us'])} after the write"
     if "resumed_us" in times:
-        words = f"The engine has every reply, {after}. The pass sleeps: K/V and activations stay."
-        yield _event("sleep", [(ENGINE, replied)], words)
+        words = f"The engine has every reply, {after}. The pass is suspended: its K/V and activations stay."
+        yield _event("suspend", [(ENGINE, replied)], words)
     else:
         gives = "gives up its" if len(record["victims"]) == 1 else "give up their"
         waits = "waits" if len(record["victims"]) == 1 else "wait"

@@ -69,7 +69,7 @@ function drawMargin(decision, x, base) {
 }
 
 function drawDot(row, x, y) {
-  const role = row.roles.includes("gives way") ? " sn-gp-victim" : "";
+  const role = row.roles.includes("victim") ? " sn-gp-victim" : "";
   if (row.kind === "candidate") return svg("path", { d: `M${x} ${y - 9}l9 9l-9 9l-9 -9Z`, class: "sn-gp-candidate" });
   const dot = svg("circle", { cx: x, cy: y, r: 7.5, class: `sn-gp-${row.kind}${role}` });
   if (!row.roles.includes("incumbent")) return dot;
