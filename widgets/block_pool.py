@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
 from widgets.timeline import SHAKESPEARE, checked_trace
@@ -26,8 +26,6 @@ class BlockPool(Picture):
     Raises: ValueError for a dict that is no trace, without a step, or without blocks.
     """
 
-    _esm = assets.esm("block_pool")
-    _css = assets.css("block_pool")
     trace = traitlets.Dict().tag(sync=True)
     other = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
     alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.kv_budget import checked_kv_trace
 from widgets.picture import Face, Picture
 
@@ -26,8 +26,6 @@ class KVGrowth(Picture):
     no trace.
     """
 
-    _esm = assets.esm("kv_growth")
-    _css = assets.css("kv_growth")
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
     bytes_per_token = traitlets.Int(default_value=None, allow_none=True).tag(sync=True)
     shown = traitlets.Int().tag(sync=True)

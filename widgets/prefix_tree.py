@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.block_pool import checked_blocks
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
@@ -23,8 +23,6 @@ class PrefixTree(Picture):
     Raises: ValueError for a dict that is no trace, without a step, or without blocks.
     """
 
-    _esm = assets.esm("prefix_tree")
-    _css = assets.css("prefix_tree")
     trace = traitlets.Dict().tag(sync=True)
     alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 from widgets.vote_board import checked_record
 
@@ -34,8 +34,6 @@ class SloCycle(Picture):
     Raises: ValueError for a record without a write or a candidate, or times out of order.
     """
 
-    _esm = assets.esm("slo_cycle")
-    _css = assets.css("slo_cycle")
     lanes = traitlets.List(traitlets.Unicode()).tag(sync=True)
     spans = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)

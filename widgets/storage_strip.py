@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _STORAGE = {"label": checking.words, "nbytes": checking.positive}
@@ -40,8 +40,6 @@ class StorageStrip(Picture):
     Raises: ValueError for no step, a view outside its storage, or other than window + sinks slots.
     """
 
-    _esm = assets.esm("storage_strip")
-    _css = assets.css("storage_strip")
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
     cell_bytes = traitlets.Int(default_value=None, allow_none=True).tag(sync=True)
 

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
 
@@ -35,8 +35,6 @@ class Timeline(Picture):
     Raises: ValueError for a dict that is no trace, or of another version; for `names` and `yours`.
     """
 
-    _esm = assets.esm("timeline")
-    _css = assets.css("timeline")
     trace = traitlets.Dict().tag(sync=True)
     reference = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
     alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 
@@ -25,8 +25,6 @@ class VoteBoard(Picture):
     out of order or beyond where their rank ended, or not one ending per rank.
     """
 
-    _esm = assets.esm("vote_board")
-    _css = assets.css("vote_board")
     boards = traitlets.List(traitlets.Dict()).tag(sync=True)
     shown = traitlets.Int().tag(sync=True)
 
