@@ -78,7 +78,7 @@ def _checked(cycle: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]
         if record[name] is None:
             raise ValueError(f"the record has no {what.removeprefix('a ')}; a cycle needs {what}")
     if not record["victims"]:
-        raise ValueError("the record has no victims; a cycle needs a prefill that gave way")
+        raise ValueError("the record has no victims; a cycle needs a preempted prefill")
     if not all(record["checks"]):
         raise ValueError("a rank of the record came to no check; a cycle needs at least one each")
     times: dict[str, float] = {
@@ -206,7 +206,7 @@ def _back_in_the_engine(
     replied = times["replied_us"]
     after = f"{_ms(replied - times['written_us'])} after the write"
     if "resumed_us" in times:
-        words = f"The engine has every reply, {after}. The pass is suspended: its K/V and activations stay."
+        words = f"The engine has every reply, {after}. The pass is suspended: its K/V stays."
         yield _event("suspend", [(ENGINE, replied)], words)
     else:
         gives = "gives up its" if len(record["victims"]) == 1 else "give up their"

@@ -1,4 +1,4 @@
-"""What the home page and the README's picture show: two answers to exercise 1.4, checked and run."""
+"""What the home page and the README's picture show: two answers to exercise 1.4, and their runs."""
 
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ from widgets import Prediction, Timeline
 
 FIX = " - len(plan)"
 """What the wrong answer lacks."""
-RIGHT = f'''def plan_step(decodes, prefilling, waiting, token_budget):
+RIGHT = f"""def plan_step(decodes, prefilling, waiting, token_budget):
     plan = [(request, 1) for request in decodes[:token_budget]]
     left = token_budget{FIX}
     for request, remaining in prefilling + waiting:
@@ -22,7 +22,7 @@ RIGHT = f'''def plan_step(decodes, prefilling, waiting, token_budget):
             plan.append((request, n))
             left -= n
     return plan
-'''
+"""
 WRONG = RIGHT.replace(FIX, "")
 """An answer that forgets that decodes use the budget too."""
 

@@ -1,7 +1,7 @@
 // Steps through decisions of a gate: the case of the four, and the scores on one axis.
 
 import { chartText } from "./chart.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, svg, titleRow } from "./dom.js";
 import { decisionWords, fourCases, isCase, incumbentOf, roleWords, rowsOf, scoreRange, scoreTicks } from "./gate_picture_layout.js";
 import { createPlayer } from "./player.js";
 import { fateWords, scoreWords, signedDuration } from "./signed_words.js";
@@ -147,9 +147,8 @@ function build(root, model) {
       return decisionWords(decisions[step]);
     },
   });
-  const title = model.get("title");
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
+    titleRow(model, chip),
     player.toolbar, player.keys, player.live, cases, scores,
   );
   player.live.classList.add("sn-gp-live");
