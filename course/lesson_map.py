@@ -107,12 +107,12 @@ LESSONS = (
         builds_on=("5",),
     ),
     Lesson(
-        stem="l07_fleet",
-        title="Serving with a fleet",
-        builds="Decide which request goes next and to which of four workers, and find out from "
-        "many seeds which of it pays.",
-        minutes=85,
-        builds_on=("2", "5"),
+        stem="l07_blocks",
+        title="Blocks and shared prefixes",
+        builds="Keep K/V in blocks that several requests may name, find what is there already by a "
+        "hash, and copy, free and evict so that no text notices.",
+        minutes=65,
+        builds_on=("0", "2"),
     ),
     Lesson(
         stem="l08_speculation",
@@ -123,12 +123,12 @@ LESSONS = (
         builds_on=("0",),
     ),
     Lesson(
-        stem="l09_blocks",
-        title="Blocks and shared prefixes",
-        builds="Keep K/V in blocks that several requests may name, find what is there already by a "
-        "hash, and copy, free and evict so that no text notices.",
-        minutes=65,
-        builds_on=("0", "2"),
+        stem="l09_fleet",
+        title="Serving with a fleet",
+        builds="Decide which request goes next and to which of four workers, and find out from "
+        "many seeds which of it pays.",
+        minutes=85,
+        builds_on=("5", "7"),
     ),
     Lesson(
         stem="l10_capstone",

@@ -52,7 +52,7 @@ def _():
     **KV cache**: keys and values, *K/V*, that are kept so that they need not be computed again. **KV tokens**:
     for how many tokens a request holds them. **KV budget**: for how many all requests together may.
 
-    **FCFS**: first come, first served; lesson 7 says FIFO, as its source does. **Admit**: let a waiting
+    **FCFS**: first come, first served; lesson 9 says FIFO, as its source does. **Admit**: let a waiting
     request in. **Preempt**: take the K/V of a running one away, to be recomputed later; its tokens are
     kept. That request is the **victim**.
 
@@ -87,7 +87,7 @@ def _():
 
     ## Of promises
 
-    **Deadline**: when a request should have its first token, or, in lesson 7, its last. **Slack**: how long
+    **Deadline**: when a request should have its first token, or, in lesson 9, its last. **Slack**: how long
     it can still wait and be in time. Below zero it is **doomed**: late even if it runs at once.
 
     **SLO**: service-level objective, the promise of a service, such as a first token within 400 ms.

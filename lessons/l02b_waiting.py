@@ -200,7 +200,7 @@ def _():
     compares priorities strictly, since the arrival as a tie-break would make equals play ping-pong. nano-vllm
     and mini-sglang have no priorities, and so no heap.
 
-    [Lesson 5](/?file=l05_slo_policy.py) ranks by deadline instead, and [lesson 7](/?file=l07_fleet.py) comes back to ranks
+    [Lesson 5](/?file=l05_slo_policy.py) ranks by deadline instead, and [lesson 9](/?file=l09_fleet.py) comes back to ranks
     in a heap that do change. In [lesson 3](/?file=l03_interleaving.py), the chunk and the decodes of a step become
     one batch.
     """)

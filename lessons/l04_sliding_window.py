@@ -713,7 +713,7 @@ def _():
     - A preempted request under a window recomputes its whole text, not its last W tokens: what it
       kept came from what it had seen.
     - Where prompts share a prefix, K/V that was let go is gone for the next request too. (The blocks
-      of lesson 9 keep it until the room is needed.)
+      of lesson 7 keep it until the room is needed.)
 
     ## How production engines do it
 

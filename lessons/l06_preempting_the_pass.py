@@ -702,8 +702,9 @@ def _():
 
     ## What comes next
 
-    One engine can now be as rude as it needs to be. In [lesson 7](/?file=l07_fleet.py) there are four of them,
-    and the question is where to send a request, when one of them holds its prefix and all of them are late.
+    The engine can now leave a pass in the middle and come back to it. Its memory is still as it was on the
+    first day: each request has its K/V to itself, in a slot as long as the longest text that there can be.
+    [Lesson 7](/?file=l07_blocks.py) cuts the memory into blocks, and lets requests that begin alike share them.
     """)
     return
 

@@ -279,7 +279,7 @@ def _():
 
     ## What is it worth?
 
-    The project that lessons 7 and 8 grew from
+    The project that lessons 8 and 9 grew from
     ([AdaXL/adaptive-llm-scheduler](https://github.com/AdaXL/adaptive-llm-scheduler)) says so in its
     description. Its draft costs a tenth of a target pass per token (α = 0.1), guesses K = 4 tokens ahead,
     and each guess is accepted with probability p = 0.85. It gives the speed-up as (1 + K·p) / (1 + α),
@@ -853,7 +853,7 @@ def _(measured):
         "the same draft that makes one request fast makes a crowd slow.\n\n"
         "**When to stop guessing?** The description has *gates*: no guesses in a batch that is 80 % full, "
         "near a deadline, or for urgent requests. It also says that one ought to back off by a request's "
-        "own acceptance. The fleet of lesson 7 does: after 16 judged guesses, a request whose own rate is "
+        "own acceptance. The fleet of lesson 9 does: after 16 judged guesses, a request whose own rate is "
         f"below break-even ({_edge:.2f} at K = 4, α = 0.1) gives up guessing. Drafts that are never right "
         f"then cost {_with:.0%} instead of {_without:.0%} (modelled, requests of 128 tokens)."
     )
@@ -902,12 +902,11 @@ def _():
     Look back at what an engine is made of, and what of it is yours: a cache and the decode that reads it
     (0), chunks and the plan of a step (1), which request goes first and which gives way (2), one flat row
     for all of them (3), what is kept (4), what is worth hurrying for (5), how to leave a pass (6), which
-    machine it runs on (7), and now which tokens need no pass of their own. They all meet in one loop:
-    *plan, run, sample, record*.
+    K/V several requests share (7), and now which tokens need no pass of their own. They all meet in one
+    loop: *plan, run, sample, record*.
 
-    One thing has stayed as it was on the first day: each request has its K/V to itself, in a slot as long
-    as the longest text that there can be. [Lesson 9](/?file=l09_blocks.py) cuts the memory into blocks,
-    and lets requests that begin alike share them.
+    All of this is one engine. In [lesson 9](/?file=l09_fleet.py) there are four, and the question is where
+    to send a request when one of them holds its prefix and all of them are late.
     """)
     return
 

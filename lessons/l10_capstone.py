@@ -273,7 +273,7 @@ def _():
     Now everything that you have passed in this course goes into one engine, and the three functions above
     into the server before it. For what you have not passed the reference stands in. Settings decide which parts have work to
     do: with `executor="fused"` those of lesson 3, with `sliding_window=48` those of lesson 4, with
-    `block_size=16` those of lesson 9. Change them and run the cell.
+    `block_size=16` those of lesson 7. Change them and run the cell.
     """)
     return
 

@@ -267,13 +267,13 @@ return 0
 ### a coroutine
 async def answer(): return 0
 return answer()
-### a score of its own making @ l07.my_policy: failed
+### a score of its own making @ l09.my_policy: failed
 def my_policy(snapshot):
     import sys
     class Served:
         attainment, longest_wait_us, problem, habits = 1.0, 0, None, None
     return Served()
-### a snapshot changed under the simulation @ l07.my_policy: failed raised
+### a snapshot changed under the simulation @ l09.my_policy: failed raised
 def my_policy(snapshot):
     snapshot.hit_tokens.clear()
     for request in snapshot.waiting:
@@ -577,7 +577,7 @@ return chunk_size(1, 1, 1)
 import zlib
 data = zlib.compress(bytes(1 << 20))
 return len(b"".join(zlib.decompress(data) for _ in range(10_000)))
-### a little wait in every decision @ l07.my_policy: timeout
+### a little wait in every decision @ l09.my_policy: timeout
 def my_policy(snapshot):
     import time
     time.sleep(0.05)

@@ -38,17 +38,17 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
     "l05_slo_policy": [("exhibit_a", "select_victim", "margin_on_negative_scores")],
-    "l07_fleet": [],
-    "l08_speculation": [
-        ("exhibit_a", "expected_tokens", "bonus_forgotten"),
-        ("exhibit_b", "roll_back_kv", "keeps_rejected"),
-    ],
-    "l09_blocks": [
+    "l07_blocks": [
         ("exhibit_a", "block_hashes", "no_parent"),
         ("exhibit_b", "copy_on_write", "in_place_of_others"),
         ("exhibit_c", "free_table", "frees_all"),
         ("exhibit_e", "block_hashes", "no_salt"),
     ],
+    "l08_speculation": [
+        ("exhibit_a", "expected_tokens", "bonus_forgotten"),
+        ("exhibit_b", "roll_back_kv", "keeps_rejected"),
+    ],
+    "l09_fleet": [],
     "l10_capstone": [
         ("exhibit_a", "stream_delta", "newest_token"),
         ("exhibit_b", "stream_delta", "token_by_token"),
@@ -64,23 +64,8 @@ def outranks(candidate, incumbent, margin):
     return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 
 
-def one_more(generations, request_id):
-    """Exhibit A of lesson 7, repaired: a removal counts, as a push does."""
-    return {**generations, request_id: generations.get(request_id, 0) + 1}
-
-
-def sees_preemptions(totals):
-    """Exhibit B of lesson 7, repaired: a test that a dead scheduler fails."""
-    assert totals.preemptions > 0
-
-
-def from_nothing(adaptive):
-    """Exhibit C of lesson 7, repaired: a baseline that was built up, not switched off."""
-    return FIFO
-
-
 def once_committed(num_committed, num_new, size):
-    """Exhibit D of lesson 9, repaired: only what a step has committed can be found."""
+    """Exhibit D of lesson 7, repaired: only what a step has committed can be found."""
     return num_committed // size
 
 
@@ -89,15 +74,30 @@ def forget(written):
     return ""
 
 
+def one_more(generations, request_id):
+    """Exhibit A of lesson 9, repaired: a removal counts, as a push does."""
+    return {**generations, request_id: generations.get(request_id, 0) + 1}
+
+
+def sees_preemptions(totals):
+    """Exhibit B of lesson 9, repaired: a test that a dead scheduler fails."""
+    assert totals.preemptions > 0
+
+
+def from_nothing(adaptive):
+    """Exhibit C of lesson 9, repaired: a baseline that was built up, not switched off."""
+    return FIFO
+
+
 WITHOUT_EXERCISE = {
     "l05_slo_policy": {"exhibit_a": outranks},
-    "l07_fleet": {
+    "l07_blocks": {"exhibit_d": once_committed},
+    "l08_speculation": {"exhibit_c": forget},
+    "l09_fleet": {
         "exhibit_a": one_more,
         "exhibit_b": sees_preemptions,
         "exhibit_c": from_nothing,
     },
-    "l08_speculation": {"exhibit_c": forget},
-    "l09_blocks": {"exhibit_d": once_committed},
 }
 
 

@@ -127,7 +127,7 @@ def windowed_run(window: int | None, counted: int | None = None, error: str | No
 def pool_run(**policies: Any) -> Record:
     """What a small engine's pool of blocks went through, with these parts of its own."""
     from course.lesson_data.l01_chunks import one_tiny_layer
-    from course.lesson_data.l09_pool import SETTINGS, six_requests
+    from course.lesson_data.l07_pool import SETTINGS, six_requests
     from course.replay import replay
     from nanogpt import Engine, Policies
 
@@ -590,7 +590,7 @@ def paired_seeds(num_seeds: int = 5) -> Record:
 
 def lazy_heap() -> Record:
     """A heap whose removal forgets the counter, so that the next push revives an old entry."""
-    from course.lesson_data.l07_lazy_heap import heap_story
+    from course.lesson_data.l09_lazy_heap import heap_story
 
     def dropping(heap: Any, generations: Any, event: Any):
         heap, generations = list(heap), dict(generations)

@@ -185,7 +185,7 @@ def jupyter(course: Course) -> None:
 
 
 WORKERS = """
-from course.lesson_data.l07_recording import real_workers
+from course.lesson_data.l09_recording import real_workers
 from nanogpt.fleet import decisions
 times_ms = [row["ttft_ms"] for row in real_workers(decisions.route, 1)["by_hit"]]
 assert min(times_ms) > 0 and len(set(times_ms)) == len(times_ms), times_ms
@@ -205,7 +205,7 @@ assert "24 were served" in said, said
 
 
 def processes(course: Course) -> None:
-    """Lesson 7's workers, lesson 6's ranks and an exhibit of lesson 10 run and are measured."""
+    """Lesson 9's workers, lesson 6's ranks and an exhibit of lesson 10 run and are measured."""
     course.python(WORKERS, limit_s=120)
     course.python(EXHIBIT)
     if not WINDOWS:  # where lesson 6 shows its recording

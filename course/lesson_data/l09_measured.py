@@ -1,219 +1,73 @@
-"""Behind lesson 9's figures: memory that holds tokens, what is found, what is computed again.
+"""Behind lesson 9's figures: seeds in pairs, which piece pays, two real workers, all recorded."""
 
-All of it is counted, by the traces of the real engine, and no clock is read. Counts do not depend
-on what a model says, so most runs have one tiny layer.
-"""
+from __future__ import annotations
 
-import functools
-import random
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from course.lesson_data.l02_scheduler import recomputed
-from course.lesson_data.l09_pool import computed_tokens, found_tokens
-from course.lesson_data.plan_only import plan_engine
-from course.replay import Rerun, replay, replays
-from nanogpt import EngineConfig, ModelConfig, Policies, Request, Trace
-from nanogpt.experiments.kv_utilization import tokens_held, tokens_taken
-from widgets import bar
+from course.calling.jobs import RunError, run
+from course.lesson_data import recorded
+from course.lesson_data.l09_recording import real_workers
+from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
+from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST, CostModel, decode_us
 
-Arrivals = list[tuple[int, Request]]
-Series = dict[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-CONTEXT = ModelConfig().context_len
-SIZES = (1, 8, 16, 64)
-_VOCABULARY = 65
-_MOST_STEPS = 2000
+TTFT = ["ttft_p50_ms", "ttft_p99_ms"]
+_MOST_S = 60.0  # of computing in the router, beside which the workers compute
 
 
-def drawn_tokens(name: str, length: int) -> list[int]:
-    """Tokens that depend on their name alone."""
-    draw = random.Random(name)
-    return [draw.randrange(_VOCABULARY) for _ in range(length)]
+def order_pairs() -> dict[str, dict[str, Any]]:
+    """Ten seeds of the rush: by priority, without and with ageing, against by arrival."""
+    return recorded("fleet")["order"]
 
 
-def run(
-    arrivals: Arrivals,
-    block_size: int | None,
-    *,
-    share: bool = False,
-    max_batch_size: int = 8,
-    token_budget: int = 512,
-    max_kv_tokens: int | None = None,
-) -> Trace:
-    """A run with roomy limits unless they are given; in slots without a size."""
-    config = EngineConfig(
-        token_budget=token_budget, max_kv_tokens=max_kv_tokens, max_batch_size=max_batch_size,
-        block_size=block_size, share_prefixes=share,
-    )  # fmt: skip
-    return replay(plan_engine(config), arrivals, _MOST_STEPS)
+# --- which piece pays ---------------------------------------------------------------------------
 
 
-# --- memory that holds tokens -------------------------------------------------------------------
+def gains_of_a_batch() -> tuple[float, float]:
+    """Tokens per second of a batch of 32 against one request, by the source's and real costs."""
+
+    def gain(cost: CostModel) -> float:
+        return 32 * decode_us(cost, 1, 0) / decode_us(cost, 32, 0)
+
+    return gain(SOURCE_COST), gain(CALIBRATED_COST)
 
 
-def short_chats() -> Arrivals:
-    """24 requests that share nothing: prompts of 20 to 60 tokens, 10 to 30 new ones."""
-    draw = random.Random("short chats")
-    return [
-        (2 * i, Request(i, drawn_tokens(f"chat {i}", draw.randint(20, 60)), draw.randint(10, 30)))
-        for i in range(24)
-    ]
+# --- two real workers ---------------------------------------------------------------------------
 
 
-def share_held(trace: Trace, size: int) -> float:
-    """The part of the K/V memory taken, summed over the steps, that held tokens."""
-    held = sum(tokens_held(step, size) for step in trace.steps)
-    return held / sum(tokens_taken(step, size) for step in trace.steps)
+def two_workers(now: bool, route: Callable[..., Any]) -> tuple[dict[str, Any], str]:
+    """(figures, where they come from): measured with `route` if `now`, else recorded."""
+    if not now:
+        return recorded("fleet")["workers"], "recorded, with the reference's route"
+    try:
+        return run(real_workers, route, limit_s=_MOST_S), "measured here, just now"
+    except RunError as failed:
+        return recorded("fleet")["workers"], f"recorded, since it could not be run here: {failed}"
 
 
-@functools.cache
-def shares_of_memory() -> dict[int | None, float]:
-    """That part for the short chats, by block size; None: in slots for whole contexts."""
-    return {
-        size: share_held(run(short_chats(), size), size or CONTEXT) for size in (None, *SIZES[::-1])
-    }
+@course_style()
+def hit_chart(real: Mapping[str, Any], where_from: str) -> Figure:
+    """TTFT of a prompt of 500 tokens by how many of them were a prefix hit."""
+    figure = new_figure("TTFT of a prompt of 500 tokens on a real worker", 1, where_from)
+    [axes] = figure.axes
+    curve(axes, "one prompt", [(row["hit"], row["ttft_ms"]) for row in real["by_hit"]])
+    label_axes(axes, "prefix hit (tokens)", "TTFT (ms)")
+    return figure
 
 
-def mean_at_the_end() -> float:
-    """How many KV tokens a short chat holds when it is done, on average."""
-    ends = [len(r.prompt_tokens) + r.max_new_tokens - 1 for _, r in short_chats()]
-    return sum(ends) / len(ends)
-
-
-def reserved_revealed() -> str:
-    """What becomes of memory that is reserved, in words, for a prediction's answer."""
-    shares = shares_of_memory()
-    return (
-        f"Counted over a run of {len(short_chats())} requests on this engine: **"
-        f"{shares[None]:.0%}**. A request that ends with {mean_at_the_end():.0f} tokens in a slot "
-        f"for {CONTEXT} never holds more than {mean_at_the_end() / CONTEXT:.0%} of it, and on the "
-        "way there less: the share says how long texts are beside what is reserved, "
-        "and little else."
-    )
-
-
-def memory_table() -> str:
-    """The shares as a Markdown table, with bars."""
+def routes_table(real: Mapping[str, Any]) -> str:
+    """Two routes of the same requests over two real workers; Markdown."""
     rows = [
-        f"| {'a slot for each request' if size is None else f'blocks of {size}'} | "
-        f"{bar(share, f'{share:.1%}')} |"
-        for size, share in shares_of_memory().items()
+        f"| {name} | {run['computed']:,} | {run['hits']:,} | "
+        f"{', '.join(map(str, run['per_worker']))} | {run['mean_ttft_ms']:.0f} ms |"
+        for name, run in real["by_route"].items()
     ]
-    return "| K/V in | of the memory taken, this holds tokens |\n|:--|:--|\n" + "\n".join(rows)
-
-
-# --- block sizes --------------------------------------------------------------------------------
-
-
-def conversations() -> Arrivals:
-    """24 requests behind a text of 60, 110 or 150 tokens, each with 8 to 60 of its own."""
-    draw = random.Random("conversations")
-    systems = [drawn_tokens(f"system {length}", length) for length in (60, 110, 150)]
-    arrivals: Arrivals = []
-    for i in range(24):
-        own = drawn_tokens(f"own {i}", draw.randint(8, 60))
-        arrivals.append((3 * i, Request(i, draw.choice(systems) + own, draw.randint(8, 24))))
-    return arrivals
-
-
-@functools.cache
-def size_series() -> tuple[Series, ...]:
-    """By block size: prompt tokens found, and memory taken that holds tokens, in percent."""
-    prompts = sum(len(request.prompt_tokens) for _, request in conversations())
-    found: list[list[float]] = []
-    held: list[list[float]] = []
-    for size in (1, 2, 4, 8, 16, 32, 64, 128):
-        trace = run(conversations(), size, share=True)
-        found.append([size, round(100 * found_tokens(trace) / prompts, 1)])
-        held.append([size, round(100 * share_held(trace, size), 1)])
+    head = "| route | prompt tokens computed | hit | requests per worker | mean TTFT |"
     return (
-        {"name": "prompt tokens found", "points": found},
-        {"name": "memory that holds tokens", "points": held},
+        f"{real['num_requests']} requests with {real['num_prefixes']} system prompts of "
+        f"{real['prefix']} tokens, in random order:\n\n{head}\n|:--|--:|--:|:--|--:|\n"
+        + "\n".join(rows)
     )
-
-
-# --- one system prompt for sixteen --------------------------------------------------------------
-
-SYSTEM, OWN, NEW = 300, 20, 16
-
-
-def sixteen(*, at_once: bool = False) -> Arrivals:
-    """16 requests, one a step or all at once, behind a system prompt of 300 tokens."""
-    system = drawn_tokens("system", SYSTEM)
-    return [
-        (0 if at_once else i, Request(i, system + drawn_tokens(f"own {i}", OWN), NEW))
-        for i in range(16)
-    ]
-
-
-@functools.cache
-def _sixteen_in_slots() -> Trace:
-    return run(sixteen(), None, max_batch_size=16)
-
-
-@functools.cache
-def _sixteen_in_blocks(*, at_once: bool) -> Rerun[Policies, Trace]:
-    config = EngineConfig(token_budget=512, max_batch_size=16, block_size=16, share_prefixes=True)
-    return replays(
-        lambda policies: plan_engine(config, policies),
-        lambda: sixteen(at_once=at_once),
-        _MOST_STEPS,
-    )
-
-
-def sixteen_table(policies: Policies, name: str) -> str:
-    """Prompt tokens computed and memory taken: in slots, and in blocks by these parts; Markdown."""
-    in_a_row, at_once = (_sixteen_in_blocks(at_once=crowd)(policies) for crowd in (False, True))
-    runs = (
-        ("slots", _sixteen_in_slots(), CONTEXT),
-        (f"blocks of 16, {name}", in_a_row, 16),
-        ("the same, all sixteen at once", at_once, 16),
-    )
-    rows: list[str] = []
-    for words, trace, size in runs:
-        if trace.error:
-            return f"**The run stopped early:** {trace.error}"
-        most = max(tokens_taken(step, size) for step in trace.steps)
-        rows.append(f"| {words} | {computed_tokens(trace):,} | {most:,} |")
-    head = "| K/V in | prompt tokens computed | KV tokens of memory taken at most |"
-    return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
-
-
-# --- preempted, and back ------------------------------------------------------------------------
-
-
-_BUDGET = 256
-
-
-def short_of_memory() -> Arrivals:
-    """Six requests that grow beyond a budget that lets four of them in."""
-    return [(i, Request(i, drawn_tokens(f"crowd {i}", 40), 48)) for i in range(6)]
-
-
-def preempted(policies: Policies, name: str) -> str:
-    """How many tokens preempted requests computed again, without and with blocks that are found."""
-    rows: list[str] = []
-    for words, trace in (
-        ("slots", _crowd_in(None)),
-        ("blocks of 8, not shared", _crowd_in(8)),
-        (f"blocks of 8 that are found, {name}", _crowd_that_finds()(policies)),
-    ):
-        if trace.error:
-            return f"**The run stopped early:** {trace.error}"
-        victims = sum(len(step.preempted) for step in trace.steps)
-        rows.append(f"| {words} | {victims} | {recomputed(trace)} |")
-    head = "| K/V in | preemptions | tokens computed again |"
-    return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
-
-
-@functools.cache
-def _crowd_that_finds() -> Rerun[Policies, Trace]:
-    config = EngineConfig(
-        token_budget=64, max_kv_tokens=_BUDGET, max_batch_size=8, block_size=8, share_prefixes=True
-    )
-    return replays(lambda policies: plan_engine(config, policies), short_of_memory, _MOST_STEPS)
-
-
-@functools.cache
-def _crowd_in(block_size: int | None) -> Trace:
-    return run(short_of_memory(), block_size, max_kv_tokens=_BUDGET, token_budget=64)

@@ -23,7 +23,7 @@ def mode():
     return "run"
 
 
-@pytest.mark.parametrize("stem", ["l00_kv_cache", "l04_sliding_window", "l09_blocks"])
+@pytest.mark.parametrize("stem", ["l00_kv_cache", "l04_sliding_window", "l07_blocks"])
 def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_server, stem):
     page.goto(course_server.address_of(f"{stem}.py"))
     heading = page.get_by_role("heading", level=1)

@@ -26,7 +26,7 @@ NAMES = (
     if IS_WHOLE
     else ["index", "l02b_waiting"]
 )
-LOOKED_AT = {"index", "l02b_waiting", "l04_sliding_window", "l09_blocks", "steppers"}
+LOOKED_AT = {"index", "l02b_waiting", "l04_sliding_window", "l07_blocks", "steppers"}
 A_PART = """
 import sys
 from pathlib import Path

@@ -73,7 +73,7 @@ def test_a_cell_is_taken_apart_into_its_outermost_elements_and_folded_ones_stand
 
 def cut(*outputs: object) -> tuple[Slide, ...]:
     """The slides of cells that show these."""
-    return slides(slide_blocks("l09", outputs))
+    return slides(slide_blocks("l07", outputs))
 
 
 def test_a_heading_begins_a_slide_and_is_none_by_itself():
@@ -97,20 +97,20 @@ def test_an_idea_of_more_lines_than_fit_goes_on_and_takes_along_what_leads_to_it
 
 
 def test_a_prediction_is_a_show_of_hands_and_then_its_reason():
-    shown = Prediction("l09.x", "Which?", ("a", "b"), 1, "Because.", choice=0, committed=True)
+    shown = Prediction("l07.x", "Which?", ("a", "b"), 1, "Because.", choice=0, committed=True)
     asked, why = cut(shown)
-    assert (asked.kind, asked.heading, asked.key) == ("question", "Which?", "l09.x")
+    assert (asked.kind, asked.heading, asked.key) == ("question", "Which?", "l07.x")
     assert asked.question.options == ("a", "b") and asked.question.right == 1
     assert (why.kind, why.heading, why.html) == ("answer", "b", "Because.")
-    [number] = cut(Prediction("l09.n", "How many?", answer=1234))
+    [number] = cut(Prediction("l07.n", "How many?", answer=1234))
     assert number.question.options == () and number.question.answer == "1,234"
 
 
 def test_a_learner_s_cards_and_hints_are_left_out_and_a_control_shows_its_start():
     passed = exercise("l00.next_inputs").check(exercise("l00.next_inputs").right[0])
-    shown = Withheld("l09.x", Report("l00.next_inputs", "failed", (), 0, "No.", exhibit="A"))
+    shown = Withheld("l07.x", Report("l00.next_inputs", "failed", (), 0, "No.", exhibit="A"))
     rung = chooser("Rung", ("one", "two"), "two")
-    drawn = beside(rung, lambda name: Withheld("l09.x", Figure("Not yet.", f"Rung {name}?")))
+    drawn = beside(rung, lambda name: Withheld("l07.x", Figure("Not yet.", f"Rung {name}?")))
     hints = Hints("l00.next_inputs", ("a", "b", "c"))
     found = cut(None, Attempt(passed, None), hints, shown, rung, drawn)
     assert [slide.kind for slide in found] == ["verdict", "figure"]
@@ -212,7 +212,7 @@ def test_the_page_is_one_file_that_asks_for_nothing_and_has_nothing_of_the_prese
 
 
 def test_words_of_a_prediction_are_text_and_small_labels_of_pictures_grow():
-    asked = cut(Prediction("l09.x", "Is a < b & **c**?", ("<b>x</b>", "`y`"), 0, "<i>"))
+    asked = cut(Prediction("l07.x", "Is a < b & **c**?", ("<b>x</b>", "`y`"), 0, "<i>"))
     style = ".a{font-size: 11.5px}.b{font:600 11px x}.c{font-size:13px;width:11px}"
     shown = Slide("picture", "", "Which?", drawing=Drawing("X", "", style, {}, "l03-1-X"))
     html = slides_page(find_lesson("l03"), [*asked, shown], {})

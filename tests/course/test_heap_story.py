@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.lesson_data.l07_lazy_heap import heap_story, told
+from course.lesson_data.l09_lazy_heap import heap_story, told
 from nanogpt.fleet.decisions import apply_event
 from widgets.lazy_heap import LazyHeap
 

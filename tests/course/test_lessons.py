@@ -61,7 +61,7 @@ CLAIMS: dict[str, list[str]] = {
         "128 1,784 ms, ×2.46 56 ms",
         "200 tokens + 300 + 300 + 300 120 ms missed",
     ],
-    "l09_blocks": [
+    "l07_blocks": [
         "All six texts equal those of the oracle generate() , token for token",
         "Prefills computed 180 tokens; 112 more were found in blocks.",
         "slots 5,120 7,680",

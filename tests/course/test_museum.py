@@ -20,7 +20,7 @@ from course.lesson_data import (
     l06_ranks,
     l06_stage_ranks,
 )
-from course.lesson_data import l09_exhibits as blocks
+from course.lesson_data import l07_exhibits as blocks
 from course.lesson_data.l05_ladder import victims_by
 from course.registry import exercise
 from nanogpt import GPT, Trace, generate, load_model
@@ -164,33 +164,36 @@ def test_a_solution_in_the_place_of_the_wrong_piece_repairs_the_real_ranks(monke
         assert as_recorded(left) == "step n was left at layer 1 of 4"
 
 
-# ---- lessons 7 and 8 -----------------------------------------------------------------------------
+# ---- lesson 7 ------------------------------------------------------------------------------------
+
+HASHES, COMMITTED = worked("l07.block_hashes"), WITHOUT_EXERCISE["l07_blocks"]["exhibit_d"]
+ROOMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any], list[int]]] = {
+    "A": (blocks.behind_another, blocks.of_its_own_tokens, HASHES, [2]),
+    "B": (blocks.two_in_one_block, blocks.into_the_same, worked("l07.copy_on_write"), [0, 1]),
+    "C": (blocks.one_leaves, blocks.all_of_its_table, worked("l07.free_table"), [1]),
+    "D": (blocks.a_step_that_fails, blocks.as_soon_as_written, COMMITTED, [1]),
+    "E": (blocks.two_adapters, blocks.of_tokens_alone, HASHES, [1]),
+}
 
 
 @pytest.mark.process
-def test_the_exhibits_of_the_fleet_are_broken_until_they_are_repaired(notebooks: Notebooks):
-    shipped, repaired = notebooks.solved("l07_fleet"), notebooks.repaired("l07_fleet")
-    for visit, verdict in ((shipped, "Still broken"), (repaired, "Repaired")):
-        said = re.findall(r"(Repaired|Still broken)\.</strong>", "".join(visit.texts))
-        assert said == [verdict] * 3
-    for visit, order in ((shipped, [5, 7, 3, None]), (repaired, [7, 3, 5, None])):
-        steps = visit.names["revived_story"]["steps"]
-        assert [step["popped"] for step in steps if step["event"][0] == "pop"] == order
-    # A dead scheduler passes a test that looks for errors.
-    dead, alive = shipped.names["dead_run"].totals, shipped.names["living_run"].totals
-    assert isinstance(shipped.names["died_of"], AttributeError)
-    assert 0 < dead.completed < dead.arrived / 20
-    assert dead.preemptions == 0 and alive.preemptions > 100
-    assert alive.completed == alive.arrived == dead.arrived
-    assert [row[-1] for row in shipped.table("errors seen").values()] == ["none", "none"]
-    # A baseline that has the cache and drafts is no baseline.
-    suspect = shipped.names["suspect"]
-    assert (suspect.prefix_cache, suspect.speculation) == (ADAPTIVE.prefix_cache, True)
-    assert repaired.names["suspect"] == FIFO
-    against, plain = shipped.table("as printed").values()
-    for gained, hoped in zip(against[:2], plain[:2], strict=True):
-        assert float(hoped.split()[0]) < 1.5 * float(gained.split()[0]) < 0
-    assert [*repaired.table("as printed").values()] == [plain, plain]
+@pytest.mark.parametrize("room", some(ROOMS, 5))
+def test_an_exhibit_of_blocks_spoils_just_these_texts_until_it_is_repaired(room: str, exact: GPT):
+    run, broken, repaired, spoiled = ROOMS[room]
+    said, whole = run(exact, broken)
+    wrong = re.findall(r"^\| (\d+) .*\*\*differs\*\* \|$", said, re.M)
+    assert ([int(number) for number in wrong], whole) == (spoiled, False)
+    # The books tell of C, before any text does; the texts tell of B, and no book.
+    freed = "After step 3 block 0 has a count of 0, and 1 table names it." in said
+    assert freed is (room == "C")
+    said, whole = run(exact, repaired)
+    assert whole and "**differs**" not in said and "has a count of" not in said
+    for answer in (None, 7, [1], "K/V"):
+        said, whole = run(exact, lambda *_, answer=answer: answer)
+        assert not whole and said.startswith("| request | tokens found |")
+
+
+# ---- lessons 8 and 9 -----------------------------------------------------------------------------
 
 
 @pytest.mark.process
@@ -228,30 +231,27 @@ def ghosts_of(visit: Visit) -> tuple[str, list[list[int]], int]:
     return text, numbers, int(re.findall(r"(\d+) passes\.", text)[0])
 
 
-# ---- lesson 9 ------------------------------------------------------------------------------------
-
-HASHES, COMMITTED = worked("l09.block_hashes"), WITHOUT_EXERCISE["l09_blocks"]["exhibit_d"]
-ROOMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any], list[int]]] = {
-    "A": (blocks.behind_another, blocks.of_its_own_tokens, HASHES, [2]),
-    "B": (blocks.two_in_one_block, blocks.into_the_same, worked("l09.copy_on_write"), [0, 1]),
-    "C": (blocks.one_leaves, blocks.all_of_its_table, worked("l09.free_table"), [1]),
-    "D": (blocks.a_step_that_fails, blocks.as_soon_as_written, COMMITTED, [1]),
-    "E": (blocks.two_adapters, blocks.of_tokens_alone, HASHES, [1]),
-}
-
-
 @pytest.mark.process
-@pytest.mark.parametrize("room", some(ROOMS, 5))
-def test_an_exhibit_of_blocks_spoils_just_these_texts_until_it_is_repaired(room: str, exact: GPT):
-    run, broken, repaired, spoiled = ROOMS[room]
-    said, whole = run(exact, broken)
-    wrong = re.findall(r"^\| (\d+) .*\*\*differs\*\* \|$", said, re.M)
-    assert ([int(number) for number in wrong], whole) == (spoiled, False)
-    # The books tell of C, before any text does; the texts tell of B, and no book.
-    freed = "After step 3 block 0 has a count of 0, and 1 table names it." in said
-    assert freed is (room == "C")
-    said, whole = run(exact, repaired)
-    assert whole and "**differs**" not in said and "has a count of" not in said
-    for answer in (None, 7, [1], "K/V"):
-        said, whole = run(exact, lambda *_, answer=answer: answer)
-        assert not whole and said.startswith("| request | tokens found |")
+def test_the_exhibits_of_the_fleet_are_broken_until_they_are_repaired(notebooks: Notebooks):
+    shipped, repaired = notebooks.solved("l09_fleet"), notebooks.repaired("l09_fleet")
+    for visit, verdict in ((shipped, "Still broken"), (repaired, "Repaired")):
+        said = re.findall(r"(Repaired|Still broken)\.</strong>", "".join(visit.texts))
+        assert said == [verdict] * 3
+    for visit, order in ((shipped, [5, 7, 3, None]), (repaired, [7, 3, 5, None])):
+        steps = visit.names["revived_story"]["steps"]
+        assert [step["popped"] for step in steps if step["event"][0] == "pop"] == order
+    # A dead scheduler passes a test that looks for errors.
+    dead, alive = shipped.names["dead_run"].totals, shipped.names["living_run"].totals
+    assert isinstance(shipped.names["died_of"], AttributeError)
+    assert 0 < dead.completed < dead.arrived / 20
+    assert dead.preemptions == 0 and alive.preemptions > 100
+    assert alive.completed == alive.arrived == dead.arrived
+    assert [row[-1] for row in shipped.table("errors seen").values()] == ["none", "none"]
+    # A baseline that has the cache and drafts is no baseline.
+    suspect = shipped.names["suspect"]
+    assert (suspect.prefix_cache, suspect.speculation) == (ADAPTIVE.prefix_cache, True)
+    assert repaired.names["suspect"] == FIFO
+    against, plain = shipped.table("as printed").values()
+    for gained, hoped in zip(against[:2], plain[:2], strict=True):
+        assert float(hoped.split()[0]) < 1.5 * float(gained.split()[0]) < 0
+    assert [*repaired.table("as printed").values()] == [plain, plain]

@@ -112,10 +112,10 @@ def test_several_exercises_are_added_up() -> None:
         weakened=Count(5, 6), variants=Count(3, 3), explained=2, unexplained=0, findings=(),
         seconds=1.2,
     )  # fmt: skip
-    scored = dataclasses.replace(counted, exercise="l07.my_policy", mutants=None, weakened=None)
+    scored = dataclasses.replace(counted, exercise="l09.my_policy", mutants=None, weakened=None)
     _, first, second, total = (line.split() for line in shown(counted, scored).splitlines()[:4])
     assert first == ["l01.chunk_size", "4/4", "9/10", "7/8", "5/6", "3/3", "2", "0", "1"]
-    assert second[:6] == ["l07.my_policy", "4/4", "9/10", "-", "-", "3/3"]
+    assert second[:6] == ["l09.my_policy", "4/4", "9/10", "-", "-", "3/3"]
     assert total == ["all", "8/8", "18/20", "7/8", "5/6", "6/6", "4", "0", "2"]
     assert shown(counted).endswith("\nNothing is unexplained.\n")
 

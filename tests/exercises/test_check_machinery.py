@@ -27,16 +27,16 @@ from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload,
 from solutions.l02_scheduling._workloads import MAX_STEPS
 from solutions.l05_slo_policy import _prefills as prefills
 from solutions.l05_slo_policy.select_victim import STARVED
+from solutions.l07_blocks._hashing import pattern, right_labels
+from solutions.l07_blocks.block_hashes import any_texts
 from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
-from solutions.l09_blocks._hashing import pattern, right_labels
-from solutions.l09_blocks.block_hashes import any_texts
 
 # --- the engine's own functions, and drawn cases --------------------------------------------------
 
 OWN: dict[str, tuple[ModuleType, ...]] = {
     "l01": (planning, masks), "l02": (queueing,), "l03": (fusing,), "l04": (sliding_window,),
-    "l05": (policy, predictor), "l06": (agreement, cleanup), "l07": (decisions,),
-    "l08": (acceptance,), "l09": (blocks,), "l10": (server_policies,),
+    "l05": (policy, predictor), "l06": (agreement, cleanup), "l07": (blocks,),
+    "l08": (acceptance,), "l09": (decisions,), "l10": (server_policies,),
 }  # fmt: skip
 NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", SCORED}
 
@@ -58,7 +58,7 @@ def test_the_engine_s_own_functions_pass_the_checks(lesson: str) -> None:
             assert report.status == "passed", report.text()
 
 
-FEW_DRAWN = {"l00.cached_attention", "l04.rolling_buffer_index", "l09.block_hashes", SCORED}
+FEW_DRAWN = {"l00.cached_attention", "l04.rolling_buffer_index", "l07.block_hashes", SCORED}
 
 
 @pytest.mark.process
@@ -198,7 +198,7 @@ def test_the_cells_give_the_exact_law_of_every_right_answer() -> None:
 
 def test_a_pattern_says_which_hashes_are_equal_and_right_answers_have_the_right_one() -> None:
     assert pattern([["a", "b"], ["a", "c", "b"], []]) == [[0, 1], [0, 2, 1], []]
-    answers: list[Callable[..., Any]] = list(right("l09.block_hashes"))
+    answers: list[Callable[..., Any]] = list(right("l07.block_hashes"))
     for seed in range(5):
         for group in any_texts(random.Random(seed)):
             labels = pattern([right_labels(*args) for args in group])

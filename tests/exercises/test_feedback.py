@@ -24,10 +24,10 @@ from nanogpt.preemption import races
 
 pytestmark = pytest.mark.process
 
-rejection_sample, allocate = worked("l08.rejection_sample"), worked("l09.allocate")
-block_hashes, evict = worked("l09.block_hashes"), worked("l04.evict")
+rejection_sample, allocate = worked("l08.rejection_sample"), worked("l07.allocate")
+block_hashes, evict = worked("l07.block_hashes"), worked("l04.evict")
 rollback_step, judge = worked("l06.rollback_step"), worked("l04.compare_logits")
-my_policy, pack = worked("l07.my_policy"), worked("l03.pack")
+my_policy, pack = worked("l09.my_policy"), worked("l03.pack")
 
 
 def checked(exercise_id: str, answer: Callable[..., Any]) -> Report:
@@ -103,13 +103,13 @@ SLIPS: list[tuple[str, Callable[..., Any], str | None]] = [
     ("l06.preemption_point", yields_another, "no_from"),
     ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
     ("l08.expected_tokens", lambda p, k: -math.inf, "not_finite"),
-    ("l09.block_hashes", hashed(lambda tokens, salt: (tokens[-112:], salt)), None),
-    ("l09.block_hashes", hashed(lambda tokens, salt: (tokens, salt.strip().lower())), None),
-    ("l09.block_hashes", disguised(lambda n: 4 * f"{n % 2**64:016x}"), "word_sized"),
-    ("l09.block_hashes", lambda *args: [h[:16] for h in block_hashes(*args)], "word_sized"),
-    ("l09.free_table", lambda *args: set(worked("l09.free_table")(*args)), "not_a_list"),
-    ("l09.allocate", lambda *args: allocate(*args) or False, "not_a_list"),
-    ("l09.allocate", a_slice_below_0, "below_0"),
+    ("l07.block_hashes", hashed(lambda tokens, salt: (tokens[-112:], salt)), None),
+    ("l07.block_hashes", hashed(lambda tokens, salt: (tokens, salt.strip().lower())), None),
+    ("l07.block_hashes", disguised(lambda n: 4 * f"{n % 2**64:016x}"), "word_sized"),
+    ("l07.block_hashes", lambda *args: [h[:16] for h in block_hashes(*args)], "word_sized"),
+    ("l07.free_table", lambda *args: set(worked("l07.free_table")(*args)), "not_a_list"),
+    ("l07.allocate", lambda *args: allocate(*args) or False, "not_a_list"),
+    ("l07.allocate", a_slice_below_0, "below_0"),
 ]
 
 
@@ -153,7 +153,7 @@ def in_one_exact_number(policy: str, request: Any) -> tuple[int, ...]:
 
 
 def sorted_heap(*args: Any) -> Any:
-    heap, generations, popped = worked("l07.apply_event")(*args)
+    heap, generations, popped = worked("l09.apply_event")(*args)
     return sorted(heap), generations, popped
 
 
@@ -169,10 +169,10 @@ def by_md5(tokens: list[int], size: int, salt: str) -> list[str]:
         ("l03.new_mask", with_free_cells(worked("l03.new_mask"), 1)),
         ("l04.rolling_buffer_index", shuffled),
         ("l04.evict", in_one_buffer),
-        ("l07.apply_event", sorted_heap),
-        ("l09.free_table", lambda *args: tuple(worked("l09.free_table")(*args)[::-1])),
-        ("l09.block_hashes", by_md5),
-        ("l09.block_hashes", lambda *args: [each[:32] for each in block_hashes(*args)]),
+        ("l09.apply_event", sorted_heap),
+        ("l07.free_table", lambda *args: tuple(worked("l07.free_table")(*args)[::-1])),
+        ("l07.block_hashes", by_md5),
+        ("l07.block_hashes", lambda *args: [each[:32] for each in block_hashes(*args)]),
     ],
 )
 def test_another_way_to_be_right_passes(exercise_id: str, answer: Callable[..., Any]) -> None:
@@ -191,7 +191,7 @@ def test_a_number_may_be_a_rounding_away_and_not_a_thousandth(name: str, by: flo
 
 @pytest.mark.parametrize(
     ("exercise_id", "right_until", "passed"),
-    [("l01.plan_step", 90, 6), ("l02.choose_victim", 32, 4), ("l07.apply_event", 80, 6)],
+    [("l01.plan_step", 90, 6), ("l02.choose_victim", 32, 4), ("l09.apply_event", 80, 6)],
 )
 def test_an_answer_that_goes_wrong_after_many_calls_is_caught(
     exercise_id: str, right_until: int, passed: int
@@ -214,11 +214,11 @@ def test_an_answer_that_goes_wrong_after_many_calls_is_caught(
         ("l02.sort_key", lambda *_: (1, float("nan")), "this one holds nan."),
         ("l04.evict", lambda k, v, window, sinks: k.shape[1] > window and 1 // 0,
          "raised ZeroDivisionError on its line 1"),
-        ("l07.my_policy", written("l07.my_policy", "exact_fit"),
+        ("l09.my_policy", written("l09.my_policy", "exact_fit"),
          "Request 41 needs 239 KV tokens and worker 0 has 239 free: that is room"),
-        ("l09.allocate", lambda *_: -1,
+        ("l07.allocate", lambda *_: -1,
          "The answer is a list of blocks, or None where too few are free; this is the "),
-        ("l09.block_hashes", lambda *args: block_hashes(*args)[1:],
+        ("l07.block_hashes", lambda *args: block_hashes(*args)[1:],
          "There is one hash for each full block, so 2 here, not 1."),
     ],
 )  # fmt: skip
@@ -249,7 +249,7 @@ CARDS = [
      "u=0.0, v=0.0)", "(False, 2)", "(True, 0)"),
     ("l08.speedup", "charged_once_each_alone",
      "speedup(acceptance_rate=0.85, num_draft_tokens=4, draft_cost=0.1)", "2.64902", "4"),
-    ("l09.copy_on_write", "in_place_of_others",
+    ("l07.copy_on_write", "in_place_of_others",
      "copy_on_write(table=[5, 2], ref_counts=[0, 0, 2, 0, 0, 2], index=1, free_blocks=[1, 4])",
      "([5, 1], (2, 1))", "([5, 2], None)"),
 ]  # fmt: skip
@@ -278,15 +278,15 @@ def test_a_misconception_is_shown_on_a_case_made_for_it(
         ("l06.rollback_step", "keeps_previous_step", "then",
          "request 1 admitted in the next step, the engine stops: requests [1] are admitted, "
          "yet the last step was scheduled with them"),
-        ("l07.apply_event", "drops_the_counter", "then",
+        ("l09.apply_event", "drops_the_counter", "then",
          "push 3 with (0, 100), remove 3, push 3 with (2, 900), push 5 with (1, 500), three pops: "
          "3, 5, none instead of 5, 3, none"),
-        ("l07.route", "hotspot", "in the end",
+        ("l09.route", "hotspot", "in the end",
          "worker 0: 6 requests, 1200 tokens to compute\n"
          "worker 1: 0 requests, 0 tokens to compute"),
         ("l08.roll_back_kv", "keeps_rejected", "then",
          "position 4 keeps the K/V of X, which was rejected, and the text has O there"),
-        ("l09.block_hashes", "no_parent", "input",
+        ("l07.block_hashes", "no_parent", "input",
          "a = block_hashes(tokens=[1, 2, 7, 8], size=2, salt='')\n"
          "b = block_hashes(tokens=[3, 4, 7, 8], size=2, salt='')"),
     ],
@@ -307,7 +307,7 @@ def test_a_policy_that_remembers_what_it_sent_is_told_so() -> None:
         sent.update(decision[:1] if decision else ())
         return decision
 
-    report = checked("l07.my_policy", remembers)
+    report = checked("l09.my_policy", remembers)
     assert (report.status, report.misconception) == ("failed", "remembers")
     assert "with 41 it is None" in report.idea
 

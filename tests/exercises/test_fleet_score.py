@@ -10,12 +10,12 @@ from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.registry import exercise
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.simulation import simulate
-from solutions.l07_fleet import _policies, _score
-from solutions.l07_fleet._score import NUM_LOADS, Score
-from solutions.l07_fleet._serving import Habits, Served, serve, serve_by_fifo
-from solutions.l07_fleet.my_policy import scored_loads
+from solutions.l09_fleet import _policies, _score
+from solutions.l09_fleet._score import NUM_LOADS, Score
+from solutions.l09_fleet._serving import Habits, Served, serve, serve_by_fifo
+from solutions.l09_fleet.my_policy import scored_loads
 
-my_policy = worked("l07.my_policy")
+my_policy = worked("l09.my_policy")
 
 
 def test_a_load_is_served_as_the_simulator_serves_it() -> None:
@@ -37,7 +37,7 @@ def test_a_load_is_served_as_the_simulator_serves_it() -> None:
 def test_a_report_that_passed_shows_the_table_of_its_own_loads() -> None:
     tables: list[str] = []
     for seed in (0, 1):
-        report = exercise("l07.my_policy").check(my_policy, seed=seed)
+        report = exercise("l09.my_policy").check(my_policy, seed=seed)
         rows = dict(report.example)
         assert report.status == "passed" and "95 % interval" in rows["all in all"]
         head, *lines = rows["by load"].splitlines()
@@ -48,7 +48,7 @@ def test_a_report_that_passed_shows_the_table_of_its_own_loads() -> None:
 
 
 def test_the_recorded_baselines_are_what_the_simulation_gives() -> None:
-    loads = scored_loads(random.Random("0 l07.my_policy loads it has not seen"))
+    loads = scored_loads(random.Random("0 l09.my_policy loads it has not seen"))
     for load in loads:
         assert load.seed in _score.RECORDED
         simulated = serve_by_fifo(load), serve(_policies.reference, load)

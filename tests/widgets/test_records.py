@@ -302,7 +302,7 @@ def test_a_comparison_of_two_fleets_has_the_metrics_of_a_family_first_unless_the
 
 
 def test_a_heap_story_s_events_have_names_and_its_entries_say_whether_they_count():
-    from course.lesson_data.l07_lazy_heap import heap_story
+    from course.lesson_data.l09_lazy_heap import heap_story
     from nanogpt.fleet.decisions import apply_event
 
     events = [("push", 3, (1, 200)), ("push", 5, (0, 300)), ("remove", 3), ("pop",)]

@@ -90,108 +90,90 @@ def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson,
 
 # ---- lesson 7 ------------------------------------------------------------------------------------
 
-ON_EVENT_STALE = """\
-def apply_event(heap, generations, event):
-    heap, newest = heap.copy(), dict(generations)
-    kind, *rest = event
-    if kind != "pop":
-        newest[rest[0]] = newest.get(rest[0], 0) + 1
-        if kind == "push":
-            heapq.heappush(heap, (rest[1], rest[0], newest[rest[0]]))
-        return heap, newest, None
-    if not heap:
-        return heap, newest, None
-    key, who, generation = heapq.heappop(heap)
-    newest[who] += 1
-    return heap, newest, who
+NO_PARENT = """\
+def block_hashes(tokens, size, salt):
+    import hashlib
+    found = []
+    for end in range(size, len(tokens) + 1, size):
+        said = repr((salt, tokens[end - size : end]))
+        found.append(hashlib.sha256(said.encode()).hexdigest())
+    return found
 """
-BUMP_BY_DEADLINE = """\
-def boosted_priority(priority, now, deadline, remaining):
-    return max(priority - 2, 0) if 0 <= deadline - now <= 50_000 else priority
+FREE_ALL = """\
+def free_table(counts, table):
+    return list(table)
 """
-BY_ARRIVAL = """\
-def my_policy(snapshot):
-    for each in sorted(snapshot.waiting, key=lambda each: each.arrival_us):
-        hits = snapshot.hit_tokens.get(each.id, {})
-        able = [
-            (worker.backlog_tokens - hits.get(worker.id, 0), worker.id)
-            for worker in snapshot.workers
-            if worker.num_running < worker.batch_size
-            and each.kv_tokens_needed <= worker.kv_free_tokens
-        ]
-        if able:
-            return each.id, min(able)[1]
-    return None
+PARENTS_FIRST = """\
+def evict_order(blocks):
+    free = [b for b in blocks if b.count == 0]
+    return [b.id for b in sorted(free, key=lambda b: (b.last_used, b.depth))]
 """
-ONE_MORE = """\
-def exhibit_a(generations, request_id):
-    return {**generations, request_id: generations.get(request_id, 0) + 1}
-"""
-LIKE_THE_REFERENCE = "decision by decision like the reference"
+ALL_SIX = "allocate, free_table, block_hashes, longest_match, copy_on_write, evict_order"
 
 
 @pytest.fixture
-def fleets(lesson):
-    """The table of your fleet in a burst, beside FIFO and the reference."""
-    return lesson.page.locator(".output table", has_text="TTFT, median / 99th percentile")
+def shared(lesson):
+    """What is said of your engine's run, with a row for each request."""
+    return lesson.shows("Of the earlier lessons:")
 
 
-@in_lesson("l07_fleet")
-def test_a_wrong_heap_is_shown_stale_and_stops_the_fleet_and_a_right_one_keeps_its_queue(
-    lesson, fleets
+@in_lesson("l07_blocks")
+def test_a_hash_without_its_parent_finds_what_is_not_there_and_another_text_comes_out(
+    lesson, shared
 ):
-    rush = lesson.widget("fleet-view", "300 requests per second, in order of arrival")
-    expect(rush).to_contain_text("232 wait")
-    lesson.answer(ON_EVENT_STALE)
-    expect(lesson.report("apply_event", "failed")).to_contain_text("stale")
-    heap = lesson.widget("lazy-heap", "A queue, by your apply_event")
-    expect(heap).to_be_attached()
-    press_on(heap, "End")
-    expect(heap.locator(".sn-lh-popped.sn-lh-wrong").first).to_contain_text("did not wait")
-    expect(fleets).to_contain_text("The run stopped: apply_event popped")
-    expect(lesson.widget("fleet-view", "The reference's fleet in a burst")).to_be_attached()
-    lesson.answer_right("apply_event")
-    expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
-    press_on(heap, "End")
-    expect(heap.locator(".sn-lh-popped")).to_have_text(["#3", "#7", "#5"])
-    expect(heap.locator(".sn-lh-wrong")).to_have_count(0)
+    pool = lesson.widget("block-pool", "The pool of that run")
+    lesson.answer(NO_PARENT)
+    expect(lesson.report("block_hashes", "failed")).to_contain_text("parent")
+    expect(shared).to_contain_text("Not what the oracle generate() says: the text of request 5.")
+    note = pool.locator(".sn-note")
+    expect(note).to_have_text("Step 29 is the first in which the pools differ.")
+    mine, right = press_on(pool, "Home", "End", *["ArrowLeft"] * 7).split("\n")
+    assert "Request 5 starts and finds its first 40 tokens in 5 blocks" in mine
+    assert "Request 5 starts and finds its first 32 tokens in 4 blocks" in right
+    lesson.answer_right("block_hashes")
+    expect(note).to_have_text("Both pools did the same in every step.")
+    expect(shared).to_contain_text("All six texts equal those of the oracle")
 
 
-@in_lesson("l07_fleet")
-def test_a_wrong_bump_is_named_where_the_decisions_part_and_right_ones_are_the_reference_s(
-    lesson, fleets
+@in_lesson("l07_blocks")
+def test_a_wrong_release_stops_your_engine_and_a_wrong_order_is_seen_in_the_pool_alone(
+    lesson, shared
 ):
-    lesson.answer(BUMP_BY_DEADLINE)
-    expect(lesson.report("boosted_priority", "failed")).to_contain_text("not of the deadline alone")
-    parts = re.compile(r"differs first at [\d.,]+ ms: yours .* request \d+.*, the reference ")
-    expect(fleets).to_contain_text(parts)
-    lesson.answer_right("boosted_priority", "route")
-    expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
-    said = "In this run apply_event, boosted_priority, route came from you."
-    expect(lesson.shows(said)).to_be_attached()
-    hottest = lesson.page.locator(".output table", has_text="requests per worker").first
-    *_, reference, mine = hottest.locator("tr").all()
-    cells = [row.locator("td").all_text_contents() for row in (reference, mine)]
-    assert cells[1] == ["your route", *cells[0][1:]]
+    pool = lesson.widget("block-pool", "The pool of that run")
+    lesson.answer(FREE_ALL)
+    expect(lesson.report("free_table", "failed")).to_contain_text("still read")
+    expect(shared).to_contain_text("The run stopped early: free_table returned")
+    bad = pool.locator(".sn-note-bad")
+    expect(bad).to_have_text(re.compile("^Yours stopped after step 9: free_table returned"))
+    lesson.answer_right("free_table")
+    expect(shared).to_contain_text("All six texts equal those of the oracle")
+    lesson.answer(PARENTS_FIRST)
+    expect(lesson.report("evict_order", "failed")).to_contain_text("deepest goes first")
+    note = pool.locator(".sn-note")
+    expect(note).to_contain_text("is the first in which the pools differ")
+    expect(shared).to_contain_text("All six texts equal those of the oracle")
+    lesson.answer_right("evict_order")
+    expect(note).to_have_text("Both pools did the same in every step.")
 
 
-@in_lesson("l07_fleet")
-def test_a_policy_is_scored_and_drawn_and_a_repaired_exhibit_loses_its_symptoms(lesson):
-    lesson.answer(BY_ARRIVAL)
-    card = lesson.report("my_policy", "failed")
-    expect(card).to_contain_text("You nearly always take the oldest request, which is what FIFO")
-    expect(card).to_contain_text(re.compile(r"-?\d+\.\d percentage points to FIFO on average"))
-    lesson.answer_right("my_policy")
-    expect(lesson.widget("fleet-view", "A practice load, by your my_policy")).to_be_attached()
-    missed = lesson.shows(re.compile(r"^\d+ of 135 deadlines missed"))
-    expect(missed).not_to_contain_text("52 of")
-    heap = lesson.widget("lazy-heap", "Exhibit A: whose turn is it?")
-    press_on(heap, "Home", *["ArrowRight"] * 5)
-    expect(heap.locator("svg .sn-lh-revived").first).to_be_visible()
-    lesson.answer(ONE_MORE)
-    expect(lesson.shows("All leave in the order of their keys.")).to_be_visible()
-    expect(heap.locator("svg .sn-lh-revived")).to_have_count(0)
-    expect(lesson.shows("Still broken.")).to_have_count(2)
+@in_lesson("l07_blocks")
+def test_all_six_are_yours_and_measured_and_a_repaired_exhibit_loses_its_symptom(lesson, shared):
+    lesson.answer_right("allocate", "longest_match", "copy_on_write")
+    expect(shared).to_contain_text(f"In this run {ALL_SIX} came from you.")
+    expect(shared).to_contain_text("112 more were found in blocks")
+    sixteen = lesson.page.locator(".output tr", has_text="blocks of 16, yours")
+    expect(sixteen).to_contain_text("800")
+    found_again = lesson.page.locator(".output tr", has_text="that are found, yours")
+    expect(found_again).to_contain_text("107")
+    stores = lesson.shows("tokens found").filter(has_text="this store")
+    copies, behind_another = stores.nth(0), stores.nth(1)
+    expect(copies).to_contain_text("by your copy_on_write")
+    expect(copies).not_to_contain_text("differs")
+    expect(behind_another).to_contain_text("differs")
+    lesson.report("block_hashes", "failed", place=1)
+    lesson.answer(exhibit("a", "l07.block_hashes"))
+    lesson.report("block_hashes", "passed", place=1)
+    expect(behind_another.locator("table").first).not_to_contain_text("differs")
 
 
 # ---- lesson 8 ------------------------------------------------------------------------------------
@@ -267,90 +249,108 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
 
 # ---- lesson 9 ------------------------------------------------------------------------------------
 
-NO_PARENT = """\
-def block_hashes(tokens, size, salt):
-    import hashlib
-    found = []
-    for end in range(size, len(tokens) + 1, size):
-        said = repr((salt, tokens[end - size : end]))
-        found.append(hashlib.sha256(said.encode()).hexdigest())
-    return found
+ON_EVENT_STALE = """\
+def apply_event(heap, generations, event):
+    heap, newest = heap.copy(), dict(generations)
+    kind, *rest = event
+    if kind != "pop":
+        newest[rest[0]] = newest.get(rest[0], 0) + 1
+        if kind == "push":
+            heapq.heappush(heap, (rest[1], rest[0], newest[rest[0]]))
+        return heap, newest, None
+    if not heap:
+        return heap, newest, None
+    key, who, generation = heapq.heappop(heap)
+    newest[who] += 1
+    return heap, newest, who
 """
-FREE_ALL = """\
-def free_table(counts, table):
-    return list(table)
+BUMP_BY_DEADLINE = """\
+def boosted_priority(priority, now, deadline, remaining):
+    return max(priority - 2, 0) if 0 <= deadline - now <= 50_000 else priority
 """
-PARENTS_FIRST = """\
-def evict_order(blocks):
-    free = [b for b in blocks if b.count == 0]
-    return [b.id for b in sorted(free, key=lambda b: (b.last_used, b.depth))]
+BY_ARRIVAL = """\
+def my_policy(snapshot):
+    for each in sorted(snapshot.waiting, key=lambda each: each.arrival_us):
+        hits = snapshot.hit_tokens.get(each.id, {})
+        able = [
+            (worker.backlog_tokens - hits.get(worker.id, 0), worker.id)
+            for worker in snapshot.workers
+            if worker.num_running < worker.batch_size
+            and each.kv_tokens_needed <= worker.kv_free_tokens
+        ]
+        if able:
+            return each.id, min(able)[1]
+    return None
 """
-ALL_SIX = "allocate, free_table, block_hashes, longest_match, copy_on_write, evict_order"
+ONE_MORE = """\
+def exhibit_a(generations, request_id):
+    return {**generations, request_id: generations.get(request_id, 0) + 1}
+"""
+LIKE_THE_REFERENCE = "decision by decision like the reference"
 
 
 @pytest.fixture
-def shared(lesson):
-    """What is said of your engine's run, with a row for each request."""
-    return lesson.shows("Of the earlier lessons:")
+def fleets(lesson):
+    """The table of your fleet in a burst, beside FIFO and the reference."""
+    return lesson.page.locator(".output table", has_text="TTFT, median / 99th percentile")
 
 
-@in_lesson("l09_blocks")
-def test_a_hash_without_its_parent_finds_what_is_not_there_and_another_text_comes_out(
-    lesson, shared
+@in_lesson("l09_fleet")
+def test_a_wrong_heap_is_shown_stale_and_stops_the_fleet_and_a_right_one_keeps_its_queue(
+    lesson, fleets
 ):
-    pool = lesson.widget("block-pool", "The pool of that run")
-    lesson.answer(NO_PARENT)
-    expect(lesson.report("block_hashes", "failed")).to_contain_text("parent")
-    expect(shared).to_contain_text("Not what the oracle generate() says: the text of request 5.")
-    note = pool.locator(".sn-note")
-    expect(note).to_have_text("Step 29 is the first in which the pools differ.")
-    mine, right = press_on(pool, "Home", "End", *["ArrowLeft"] * 7).split("\n")
-    assert "Request 5 starts and finds its first 40 tokens in 5 blocks" in mine
-    assert "Request 5 starts and finds its first 32 tokens in 4 blocks" in right
-    lesson.answer_right("block_hashes")
-    expect(note).to_have_text("Both pools did the same in every step.")
-    expect(shared).to_contain_text("All six texts equal those of the oracle")
+    rush = lesson.widget("fleet-view", "300 requests per second, in order of arrival")
+    expect(rush).to_contain_text("232 wait")
+    lesson.answer(ON_EVENT_STALE)
+    expect(lesson.report("apply_event", "failed")).to_contain_text("stale")
+    heap = lesson.widget("lazy-heap", "A queue, by your apply_event")
+    expect(heap).to_be_attached()
+    press_on(heap, "End")
+    expect(heap.locator(".sn-lh-popped.sn-lh-wrong").first).to_contain_text("did not wait")
+    expect(fleets).to_contain_text("The run stopped: apply_event popped")
+    expect(lesson.widget("fleet-view", "The reference's fleet in a burst")).to_be_attached()
+    lesson.answer_right("apply_event")
+    expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
+    press_on(heap, "End")
+    expect(heap.locator(".sn-lh-popped")).to_have_text(["#3", "#7", "#5"])
+    expect(heap.locator(".sn-lh-wrong")).to_have_count(0)
 
 
-@in_lesson("l09_blocks")
-def test_a_wrong_release_stops_your_engine_and_a_wrong_order_is_seen_in_the_pool_alone(
-    lesson, shared
+@in_lesson("l09_fleet")
+def test_a_wrong_bump_is_named_where_the_decisions_part_and_right_ones_are_the_reference_s(
+    lesson, fleets
 ):
-    pool = lesson.widget("block-pool", "The pool of that run")
-    lesson.answer(FREE_ALL)
-    expect(lesson.report("free_table", "failed")).to_contain_text("still read")
-    expect(shared).to_contain_text("The run stopped early: free_table returned")
-    bad = pool.locator(".sn-note-bad")
-    expect(bad).to_have_text(re.compile("^Yours stopped after step 9: free_table returned"))
-    lesson.answer_right("free_table")
-    expect(shared).to_contain_text("All six texts equal those of the oracle")
-    lesson.answer(PARENTS_FIRST)
-    expect(lesson.report("evict_order", "failed")).to_contain_text("deepest goes first")
-    note = pool.locator(".sn-note")
-    expect(note).to_contain_text("is the first in which the pools differ")
-    expect(shared).to_contain_text("All six texts equal those of the oracle")
-    lesson.answer_right("evict_order")
-    expect(note).to_have_text("Both pools did the same in every step.")
+    lesson.answer(BUMP_BY_DEADLINE)
+    expect(lesson.report("boosted_priority", "failed")).to_contain_text("not of the deadline alone")
+    parts = re.compile(r"differs first at [\d.,]+ ms: yours .* request \d+.*, the reference ")
+    expect(fleets).to_contain_text(parts)
+    lesson.answer_right("boosted_priority", "route")
+    expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
+    said = "In this run apply_event, boosted_priority, route came from you."
+    expect(lesson.shows(said)).to_be_attached()
+    hottest = lesson.page.locator(".output table", has_text="requests per worker").first
+    *_, reference, mine = hottest.locator("tr").all()
+    cells = [row.locator("td").all_text_contents() for row in (reference, mine)]
+    assert cells[1] == ["your route", *cells[0][1:]]
 
 
-@in_lesson("l09_blocks")
-def test_all_six_are_yours_and_measured_and_a_repaired_exhibit_loses_its_symptom(lesson, shared):
-    lesson.answer_right("allocate", "longest_match", "copy_on_write")
-    expect(shared).to_contain_text(f"In this run {ALL_SIX} came from you.")
-    expect(shared).to_contain_text("112 more were found in blocks")
-    sixteen = lesson.page.locator(".output tr", has_text="blocks of 16, yours")
-    expect(sixteen).to_contain_text("800")
-    found_again = lesson.page.locator(".output tr", has_text="that are found, yours")
-    expect(found_again).to_contain_text("107")
-    stores = lesson.shows("tokens found").filter(has_text="this store")
-    copies, behind_another = stores.nth(0), stores.nth(1)
-    expect(copies).to_contain_text("by your copy_on_write")
-    expect(copies).not_to_contain_text("differs")
-    expect(behind_another).to_contain_text("differs")
-    lesson.report("block_hashes", "failed", place=1)
-    lesson.answer(exhibit("a", "l09.block_hashes"))
-    lesson.report("block_hashes", "passed", place=1)
-    expect(behind_another.locator("table").first).not_to_contain_text("differs")
+@in_lesson("l09_fleet")
+def test_a_policy_is_scored_and_drawn_and_a_repaired_exhibit_loses_its_symptoms(lesson):
+    lesson.answer(BY_ARRIVAL)
+    card = lesson.report("my_policy", "failed")
+    expect(card).to_contain_text("You nearly always take the oldest request, which is what FIFO")
+    expect(card).to_contain_text(re.compile(r"-?\d+\.\d percentage points to FIFO on average"))
+    lesson.answer_right("my_policy")
+    expect(lesson.widget("fleet-view", "A practice load, by your my_policy")).to_be_attached()
+    missed = lesson.shows(re.compile(r"^\d+ of 135 deadlines missed"))
+    expect(missed).not_to_contain_text("52 of")
+    heap = lesson.widget("lazy-heap", "Exhibit A: whose turn is it?")
+    press_on(heap, "Home", *["ArrowRight"] * 5)
+    expect(heap.locator("svg .sn-lh-revived").first).to_be_visible()
+    lesson.answer(ONE_MORE)
+    expect(lesson.shows("All leave in the order of their keys.")).to_be_visible()
+    expect(heap.locator("svg .sn-lh-revived")).to_have_count(0)
+    expect(lesson.shows("Still broken.")).to_have_count(2)
 
 
 # ---- lesson 10 -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def test_a_lesson_that_was_worked_through_fits_a_narrow_page_and_is_at_rest(less
     wait_for(lambda: lesson.page.evaluate(MOVING) == 0)
 
 
-@in_lesson("l01_chunked_prefill", "l07_fleet")
+@in_lesson("l01_chunked_prefill", "l09_fleet")
 def test_its_themes_differ_by_colours_alone_and_break_no_rule(lesson):
     assert_accessible(lesson)
     drawn = []

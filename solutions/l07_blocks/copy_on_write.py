@@ -1,4 +1,4 @@
-"""Exercise 9.5: what has to be copied before a block is written."""
+"""Exercise 7.5: what has to be copied before a block is written."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Exercise 7.1: one event in a queue with lazy deletion."""
+"""Exercise 9.1: one event in a queue with lazy deletion."""
 # pyright: reportMissingTypeArgument=false, reportUnknownParameterType=false
 
 import bisect
@@ -15,9 +15,9 @@ from course.format_values import show
 from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.fleet.decisions import Entry
-from solutions.l07_fleet._entries import NEAR
-from solutions.l07_fleet._heaps import EMPTY_RAISES, FORMS, KEY_ERROR, MISCONCEPTIONS
-from solutions.l07_fleet._queues import Event, Generations, in_order, settled
+from solutions.l09_fleet._entries import NEAR
+from solutions.l09_fleet._heaps import EMPTY_RAISES, FORMS, KEY_ERROR, MISCONCEPTIONS
+from solutions.l09_fleet._queues import Event, Generations, in_order, settled
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Lesson 9's defects in other engines: threads in their trackers, each of which was read."""
+"""Lesson 7's defects in other engines: threads in their trackers, each of which was read."""
 
 ECHOES = """
 - **A hash without its parent.** [AIBrix #2329](https://github.com/vllm-project/aibrix/issues/2329):

@@ -9,8 +9,8 @@ from course.checks.fleet_loads import NUM_REQUESTS, Load
 from course.exercise import Misconception
 from nanogpt.experiments.paired_statistics import Estimate, paired
 from nanogpt.fleet.fleet_views import FleetSnapshot
-from solutions.l07_fleet._policies import first_by, is_lost, pairs, reference
-from solutions.l07_fleet._serving import Served, serve, serve_by_fifo
+from solutions.l09_fleet._policies import first_by, is_lost, pairs, reference
+from solutions.l09_fleet._serving import Served, serve, serve_by_fifo
 
 NUM_LOADS = 4
 MARGIN = 0.20  # by how much attainment has to be above FIFO's, on average over the loads

@@ -1,4 +1,4 @@
-"""Exercise 9.1: the blocks that a request needs besides its own."""
+"""Exercise 7.1: the blocks that a request needs besides its own."""
 
 import random
 from collections.abc import Callable

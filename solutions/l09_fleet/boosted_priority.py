@@ -1,4 +1,4 @@
-"""Exercise 7.2: the priority of a request that is about to be late."""
+"""Exercise 9.2: the priority of a request that is about to be late."""
 
 import random
 from collections.abc import Callable

@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from typing import Any
 
-from solutions.l09_blocks._hashing import ends
+from solutions.l07_blocks._hashing import ends
 
 
 def with_hash(tokens: list[int], size: int, salt: str) -> Any:

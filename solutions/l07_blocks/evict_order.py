@@ -1,4 +1,4 @@
-"""Exercise 9.6: which blocks give way, and in which order."""
+"""Exercise 7.6: which blocks give way, and in which order."""
 
 import functools
 import random

@@ -1,4 +1,4 @@
-"""Exercise 9.4: how much of a prompt is there already."""
+"""Exercise 7.4: how much of a prompt is there already."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Behind lesson 7's fleets: one system prompt, a preemption, a burst, a load to practise on."""
+"""Behind lesson 9's fleets: one system prompt, a preemption, a burst, a load to practise on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError
 from course.calling.policies import Policy
 from course.checks.fleet_loads import FLEET, Load
-from course.lesson_data.l07_fleet import ms
+from course.lesson_data.l09_fleet import ms
 from course.lesson_data.texts import whose_policies
 from course.replay import Rerun
 from nanogpt.figures.curves import fleet_run

@@ -1,4 +1,4 @@
-"""Exercise 7.3: which worker a request is sent to."""
+"""Exercise 9.3: which worker a request is sent to."""
 
 import random
 
@@ -7,8 +7,8 @@ from course.exercise import Exercise
 from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.fleet_views import WorkerView
-from solutions.l07_fleet._routes import KEY_ERROR, MISCONCEPTIONS
-from solutions.l07_fleet._rush import Prefills, Rush, view
+from solutions.l09_fleet._routes import KEY_ERROR, MISCONCEPTIONS
+from solutions.l09_fleet._rush import Prefills, Rush, view
 
 # --- right answers ------------------------------------------------------------------------------
 

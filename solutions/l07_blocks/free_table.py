@@ -1,4 +1,4 @@
-"""Exercise 9.2: which blocks are free when a table goes."""
+"""Exercise 7.2: which blocks are free when a table goes."""
 
 import random
 from collections import Counter
@@ -10,7 +10,7 @@ from course.checks.comparing import Args, Comparison, not_a_list
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
-from solutions.l09_blocks._any_order import Sorted
+from solutions.l07_blocks._any_order import Sorted
 
 # --- right answers ------------------------------------------------------------------------------
 

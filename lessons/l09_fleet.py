@@ -1,7 +1,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="7 · Serving with a fleet")
+app = marimo.App(width="medium", app_title="9 · Serving with a fleet")
 
 with app.setup(hide_code=True):
     import heapq
@@ -21,10 +21,11 @@ with app.setup(hide_code=True):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    # 7 · Serving with a fleet
+    # 9 · Serving with a fleet
 
-    *85 minutes, 20 of them for exercise 7.4, which can wait for another day. Builds on lesson 2
-    (queues, priorities, starvation) and lesson 5 (deadlines, slack). You write four functions.*
+    *85 minutes, 20 of them for exercise 9.4, which can wait for another day. Builds on lesson 5
+    (deadlines, slack), with lesson 2's queues and priorities, and on lesson 7 (shared prefixes). You
+    write four functions.*
 
     Afterwards you can keep a queue in which requests change their rank and leave, say which one is
     urgent, send each to the worker that will be done with it first, and judge from many seeds whether
@@ -47,10 +48,10 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.lesson_data import l07_exhibits as exhibits
-    from course.lesson_data import l07_fleet as fleet
-    from course.lesson_data import l07_measured as measured
-    from course.lesson_data import l07_routing as routing
+    from course.lesson_data import l09_exhibits as exhibits
+    from course.lesson_data import l09_fleet as fleet
+    from course.lesson_data import l09_measured as measured
+    from course.lesson_data import l09_routing as routing
     from nanogpt.fleet import decisions
     from widgets import Curves, FleetView, LazyHeap, PairedSeeds
 
@@ -91,7 +92,7 @@ def _():
 @app.cell(hide_code=True)
 def _(fleet, rush_runs):
     predict(
-        "l07.overload",
+        "l09.overload",
         "The same 1,187 requests once more, but the queue is ordered by priority and then by "
         "deadline; nothing else differs. **What does that do to the time to first token (TTFT)?**",
         (
@@ -112,7 +113,7 @@ def _(fleet, rush_runs):
 @app.cell(hide_code=True)
 def _():
     after(
-        "l07.overload",
+        "l09.overload",
         mo.md(r"""
     You will find out which these few are, and get both figures down. First the queue itself.
     """),
@@ -138,7 +139,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l07.apply_event")
+    task("l09.apply_event")
     return
 
 
@@ -147,19 +148,19 @@ def apply_event(
     heap: list[tuple[tuple, int, int]], generations: dict[int, int], event: tuple
 ) -> tuple[list[tuple[tuple, int, int]], dict[int, int], int | None]:
     """Return `(heap, generations, popped)` as they are after one event in a queue of requests."""
-    raise NotImplementedError("Exercise 7.1: a heap in which entries go stale")
+    raise NotImplementedError("Exercise 9.1: a heap in which entries go stale")
 
 
 @app.cell(hide_code=True)
 def _():
-    event_attempt = attempt("l07.apply_event", lambda: apply_event)
+    event_attempt = attempt("l09.apply_event", lambda: apply_event)
     event_attempt
     return (event_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l07.apply_event")
+    hints("l09.apply_event")
     return
 
 
@@ -192,26 +193,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l07.boosted_priority")
+    task("l09.boosted_priority")
     return
 
 
 @app.function
 def boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int:
     """Return the priority that a request has at the moment `now`: urgent ones are lifted."""
-    raise NotImplementedError("Exercise 7.2: the priority at this moment")
+    raise NotImplementedError("Exercise 9.2: the priority at this moment")
 
 
 @app.cell(hide_code=True)
 def _():
-    boost_attempt = attempt("l07.boosted_priority", lambda: boosted_priority)
+    boost_attempt = attempt("l09.boosted_priority", lambda: boosted_priority)
     boost_attempt
     return (boost_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l07.boosted_priority")
+    hints("l09.boosted_priority")
     return
 
 
@@ -244,7 +245,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(fleet, rush_runs):
-    after("l07.overload", mo.md(fleet.classes_table(rush_runs)))
+    after("l09.overload", mo.md(fleet.classes_table(rush_runs)))
     return
 
 
@@ -253,7 +254,7 @@ def _(fleet, rush_runs):
     from course.figure import Figure
 
     after(
-        "l07.overload",
+        "l09.overload",
         Figure(fleet.rush_chart(rush_runs), "Which requests pay for the short waits of the others?"),
     )
     return (Figure,)
@@ -262,7 +263,7 @@ def _(fleet, rush_runs):
 @app.cell(hide_code=True)
 def _():
     after(
-        "l07.overload",
+        "l09.overload",
         mo.md(r"""
     By priority alone, the lowest classes are served when no other request is left: *starvation*,
     lesson 2b. Its cure there was ageing: what waits gains rank. But a key that changes with time breaks
@@ -301,7 +302,7 @@ def _():
 @app.cell(hide_code=True)
 def _(PairedSeeds, measured):
     after(
-        "l07.overload",
+        "l09.overload",
         PairedSeeds(
             measured.order_pairs()["unaged"],
             "300 requests per second: by priority against by arrival (modelled)",
@@ -315,7 +316,7 @@ def _(PairedSeeds, measured):
 @app.cell(hide_code=True)
 def _(PairedSeeds, measured):
     after(
-        "l07.overload",
+        "l09.overload",
         PairedSeeds(
             measured.order_pairs()["aged"],
             "The same, with ageing (modelled)",
@@ -328,7 +329,7 @@ def _(PairedSeeds, measured):
 
 @app.cell(hide_code=True)
 def _():
-    after("l07.overload", mo.md(r"""
+    after("l09.overload", mo.md(r"""
     By priority alone the median falls in all 10 seeds, and in 10 of them the 99th percentile rises:
     -649 ms (-765 to -533) and +1,529 ms (+1,191 to +1,867). One and the same change; which of the two
     figures is on the poster is a choice. With ageing the median keeps its gain, -629 ms (-736 to -523),
@@ -343,8 +344,8 @@ def _():
     mo.md(r"""
     ### Where does it go?
 
-    A worker that has computed the beginning of a prompt before need not compute it again: a *prefix
-    hit*. So the source gives each worker points, and the most points win:
+    A worker that still has the K/V of the beginning of a prompt need not compute it again: a *prefix
+    hit*, as in lesson 7. So the source gives each worker points, and the most points win:
 
     `10 · hit tokens − 100 · utilisation + 0.1 · free KV tokens + 0.5 · free slots`
     """)
@@ -366,7 +367,7 @@ def _(FleetView, routing):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l07.score",
+        "l09.score",
         "Two workers are alike but for this: one knows 33 tokens of the prompt and has a "
         "**full** batch but one, the other knows none and is **idle**. 2,048 KV tokens each; say that "
         "its 31 running requests use all but 100 of them. Which wins by the source's score?",
@@ -386,7 +387,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     after(
-        "l07.score",
+        "l09.score",
         mo.md(r"""
     Give everything the same unit. A worker has promised to compute so many prompt tokens: its
     *backlog*. A hit is so many tokens that it need not compute. Both are tokens, and together they say
@@ -398,39 +399,39 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l07.route")
+    task("l09.route")
     return
 
 
 @app.function
 def route(workers: "list[WorkerView]", hits: dict[int, int]) -> int:
     """Return the `id` of the worker to send a request to: where its prefill is done first."""
-    raise NotImplementedError("Exercise 7.3: the worker whose prefill is done first")
+    raise NotImplementedError("Exercise 9.3: the worker whose prefill is done first")
 
 
 @app.cell(hide_code=True)
 def _():
-    route_attempt = attempt("l07.route", lambda: route)
+    route_attempt = attempt("l09.route", lambda: route)
     route_attempt
     return (route_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l07.route")
+    hints("l09.route")
     return
 
 
 @app.cell(hide_code=True)
 def _(by_source, route_attempt, routing):
-    after("l07.score", mo.md(routing.routing_table(by_source, route_attempt)))
+    after("l09.score", mo.md(routing.routing_table(by_source, route_attempt)))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     after(
-        "l07.score",
+        "l09.score",
         mo.md(r"""
     The score chases hits: the worker that knows the system prompt gets every request, until its batch
     is full, and only then does another ever get to know the prompt. The prefix hits are **the same** in
@@ -532,8 +533,9 @@ def _():
 
     No model so far, only its times. So here are real ones: two processes, an engine with the
     Shakespeare model in each, and a router in front of them that asks `route`. A worker keeps K/V in
-    blocks of 16 tokens. After every step it tells the router by what hashes blocks can be found from now
-    on, and by which no longer; a hit is the longest run of a prompt's hashes among them.
+    blocks of 16 tokens and shares them, as in lesson 7. After every step it tells the router which block
+    hashes it has added and which it has evicted; a hit is the longest match of a prompt's hashes among
+    them.
     """)
     return
 
@@ -604,7 +606,7 @@ def _(LazyHeap, exhibits):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l07.exhibit_a",
+        "l09.exhibit_a",
         "Request 5 is popped first, although its only valid key is the last of all. **What is broken?**",
         (
             "The heap is not a heap any more after a removal",
@@ -624,7 +626,7 @@ def _():
 @app.cell(hide_code=True)
 def _(exhibits, revived_story):
     after(
-        "l07.exhibit_a",
+        "l09.exhibit_a",
         mo.md(
             exhibits.verdict(
                 exhibits.in_turn(revived_story),
@@ -664,7 +666,7 @@ def _(exhibits):
 @app.cell(hide_code=True)
 def _(dead_run, died_of):
     predict(
-        "l07.exhibit_b",
+        "l09.exhibit_b",
         f"{dead_run.totals.completed} of {dead_run.totals.arrived} requests are served, then nothing "
         "happens any more. **Why does no one notice?**",
         (
@@ -687,7 +689,7 @@ def _(dead_run, died_of):
 @app.cell(hide_code=True)
 def _(dead_run, exhibits, living_run):
     after(
-        "l07.exhibit_b",
+        "l09.exhibit_b",
         mo.md(exhibits.judged_test(piece(lambda: exhibit_b), dead_run, living_run)),
     )
     return
@@ -730,7 +732,7 @@ def _(exhibits):
 @app.cell(hide_code=True)
 def _(exhibits, suspect):
     predict(
-        "l07.baseline",
+        "l09.baseline",
         "Against this baseline the ITL gets worse, against `nanogpt.fleet.presets.FIFO` it gets better, and the "
         "median TTFT gains two thirds more. **What is wrong with the baseline?**",
         (
@@ -751,7 +753,7 @@ def _(exhibits, suspect):
 
 @app.cell(hide_code=True)
 def _(exhibits, suspect):
-    after("l07.baseline", mo.md(exhibits.judged_baseline(suspect)))
+    after("l09.baseline", mo.md(exhibits.judged_baseline(suspect)))
     return
 
 
@@ -769,7 +771,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l07.overload", mo.md(r"""
+    after("l09.overload", mo.md(r"""
     | piece | 30/s: median TTFT | 300/s: median TTFT | 300/s: 99th percentile | burst: deadlines missed |
     |:--|--:|--:|--:|--:|
     | order by priority | noise | **-415.5 ms** | +213.8 ms | **-11.1 points** |
@@ -786,7 +788,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     after(
-        "l07.overload",
+        "l09.overload",
         mo.md(r"""
     - **As long as no request waits, no queue discipline does anything.** At 30 per second only the
       prefix cache, and routing to it, shorten the prefill.
@@ -796,7 +798,7 @@ def _():
     - **Urgency, for those that it can save**, changes nothing until deadlines are at stake, and then a lot.
     - **Preemption at a gap of 3 pays nowhere here**: each victim is computed again by workers that have
       no time.
-    - **Speculation** is the largest piece under load. At 30 per second it makes the median TTFT
+    - **Speculation**, lesson 8, is the largest piece under load. At 30 per second it makes the median TTFT
       *longer*: a newcomer waits for a step to end, and steps with drafts take longer.
     """),
     )
@@ -879,26 +881,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l07.my_policy")
+    task("l09.my_policy")
     return
 
 
 @app.function
 def my_policy(snapshot: "FleetSnapshot") -> tuple[int, int] | None:
     """Return `(request_id, worker_id)`: which request goes to which worker. None ends the round."""
-    raise NotImplementedError("Exercise 7.4: which request goes where next?")
+    raise NotImplementedError("Exercise 9.4: which request goes where next?")
 
 
 @app.cell(hide_code=True)
 def _():
-    policy_attempt = attempt("l07.my_policy", lambda: my_policy)
+    policy_attempt = attempt("l09.my_policy", lambda: my_policy)
     policy_attempt
     return (policy_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l07.my_policy")
+    hints("l09.my_policy")
     return
 
 
@@ -960,9 +962,8 @@ def _():
 
     ## What comes next
 
-    The largest gain in the table above came from a piece that this lesson did not explain. In
-    [lesson 8](/?file=l08_speculation.py) a small model guesses, the large one judges, and the text is
-    distributed exactly as if nothing had been guessed.
+    In [lesson 10](/?file=l10_capstone.py) one engine is enough again, and all that you have built goes to
+    work in it: it serves a real endpoint, for clients that other people wrote.
     """)
     return
 

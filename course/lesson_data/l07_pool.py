@@ -1,4 +1,4 @@
-"""Behind lesson 9's pool of blocks: six requests, four of which begin alike, and their run."""
+"""Behind lesson 7's pool of blocks: six requests, four of which begin alike, and their run."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """What lessons/data/fleet.json was written with: paired seeds, and two engines in processes.
 
-`python -c "from course.lesson_data.l07_recording import record; record('lessons/data/fleet.json')"`
+`python -c "from course.lesson_data.l09_recording import record; record('lessons/data/fleet.json')"`
 writes it anew, which takes minutes.
 """
 

@@ -1,4 +1,4 @@
-"""Behind lesson 9: what its prose, its predictions and its tables say of runs on blocks."""
+"""Behind lesson 7: what its prose, its predictions and its tables say of runs on blocks."""
 
 import hashlib
 
@@ -9,9 +9,9 @@ from notebooks import Notebooks
 
 from course.answers import LoadedPolicies
 from course.attempt import Attempt
-from course.lesson_data import l09_exhibits as exhibits
-from course.lesson_data import l09_measured as measured
-from course.lesson_data import l09_pool as pool
+from course.lesson_data import l07_exhibits as exhibits
+from course.lesson_data import l07_measured as measured
+from course.lesson_data import l07_pool as pool
 from course.lesson_data.l02_scheduler import recomputed
 from course.registry import exercise
 from nanogpt import Engine, Policies, Request, Trace, load_model
@@ -35,7 +35,7 @@ def served(model, policies) -> Trace:
 
 def attempted(**answers):
     return {
-        name: Attempt(exercise(f"l09.{name}").check(answer), answer)
+        name: Attempt(exercise(f"l07.{name}").check(answer), answer)
         for name, answer in answers.items()
     }
 
@@ -74,7 +74,7 @@ def test_a_wrong_writable_spoils_the_answers_to_one_prompt(model):
         return table, None
 
     right = exhibits.four_answers(
-        model, attempted(copy_on_write=worked("l09.copy_on_write"))["copy_on_write"]
+        model, attempted(copy_on_write=worked("l07.copy_on_write"))["copy_on_write"]
     )
     wrong = exhibits.four_answers(model, attempted(copy_on_write=in_place)["copy_on_write"])
     assert "by your `copy_on_write`" in right and "stopped" not in right + wrong
@@ -107,7 +107,7 @@ def test_a_part_that_fails_is_said_in_place_of_a_table():
 @pytest.mark.process
 def test_a_preempted_request_finds_its_blocks_again(notebooks: Notebooks):
     """All runs preempt as often; the one that shares computes less than half of it again."""
-    rows = notebooks.solved("l09_blocks").table("blocks of 8, not shared")
+    rows = notebooks.solved("l07_blocks").table("blocks of 8, not shared")
     assert [preempted for preempted, _ in rows.values()] == ["4", "4", "4"]
     slots, unshared, found = (int(computed) for _, computed in rows.values())
     assert found < 0.5 * unshared <= 0.5 * slots

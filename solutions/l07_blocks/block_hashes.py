@@ -1,4 +1,4 @@
-"""Exercise 9.3: by what a block is found."""
+"""Exercise 7.3: by what a block is found."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.harness import returned_nothing
 from course.task import Task
-from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends
-from solutions.l09_blocks._wrong_hashes import with_a_number_of_its_own, with_hash, with_the_rest
+from solutions.l07_blocks._hashing import Group, SameAndOther, draw_call, ends
+from solutions.l07_blocks._wrong_hashes import with_a_number_of_its_own, with_hash, with_the_rest
 
 # --- right answers ------------------------------------------------------------------------------
 

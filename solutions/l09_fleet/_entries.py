@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from course.exercise import Misconception
-from solutions.l07_fleet._queues import handling, push_lower, sweep_all, sweeping
+from solutions.l09_fleet._queues import handling, push_lower, sweep_all, sweeping
 
 
 def swept(got: Any, wanted: Any) -> bool:

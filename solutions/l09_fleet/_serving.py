@@ -14,8 +14,8 @@ from course.harness import Failure
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_views import FleetSnapshot
 from nanogpt.fleet.simulation import Simulation
-from solutions.l07_fleet._decisions import illegal, pair_of
-from solutions.l07_fleet._policies import has_room, is_lost
+from solutions.l09_fleet._decisions import illegal, pair_of
+from solutions.l09_fleet._policies import has_room, is_lost
 
 # The same fleet with the same caches: each arrival goes to the next worker and queues there.
 FIFO = replace(FLEET, name="FIFO", routing="round_robin")

@@ -8,7 +8,7 @@ from course.exercise import Misconception
 from course.harness import Failure
 from nanogpt.fleet.decisions import route
 from nanogpt.fleet.fleet_views import FleetSnapshot
-from solutions.l07_fleet._policies import pairs, reference
+from solutions.l09_fleet._policies import pairs, reference
 
 Decision = tuple[int, int] | None
 

@@ -1,4 +1,4 @@
-"""Behind lesson 7's queue: the rush and its classes, urgency and ageing as curves."""
+"""Behind lesson 9's queue: the rush and its classes, urgency and ageing as curves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
-from course.lesson_data.l07_lazy_heap import heap_story, told
+from course.lesson_data.l09_lazy_heap import heap_story, told
 from nanogpt.figures.curves import distributions, ttfts_ms
 from nanogpt.fleet import decisions
 from nanogpt.fleet.fleet_record import FleetRun

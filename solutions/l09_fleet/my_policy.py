@@ -1,4 +1,4 @@
-"""Exercise 7.4: a policy of one's own, scored on loads that it has not seen."""
+"""Exercise 9.4: a policy of one's own, scored on loads that it has not seen."""
 
 import random
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
-from solutions.l07_fleet._decisions import ILLEGAL, illegal, pair_of
-from solutions.l07_fleet._policies import pairs, to_compute
-from solutions.l07_fleet._score import (
+from solutions.l09_fleet._decisions import ILLEGAL, illegal, pair_of
+from solutions.l09_fleet._policies import pairs, to_compute
+from solutions.l09_fleet._score import (
     LONGEST_WAIT_US,
     MARGIN,
     NUM_LOADS,
@@ -24,8 +24,8 @@ from solutions.l07_fleet._score import (
     Score,
     baseline,
 )
-from solutions.l07_fleet._serving import Policy, Served
-from solutions.l07_fleet.route import route
+from solutions.l09_fleet._serving import Policy, Served
+from solutions.l09_fleet.route import route
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.fleet.decisions import apply_event
-from solutions.l07_fleet._queues import (
+from solutions.l09_fleet._queues import (
     append,
     changing,
     forget,

@@ -1,7 +1,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="9 · Blocks and shared prefixes")
+app = marimo.App(width="medium", app_title="7 · Blocks and shared prefixes")
 
 with app.setup(hide_code=True):
     import marimo as mo
@@ -15,7 +15,7 @@ with app.setup(hide_code=True):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    # 9 · Blocks and shared prefixes
+    # 7 · Blocks and shared prefixes
 
     *65 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write six
     short functions.*
@@ -40,10 +40,10 @@ def _():
     import torch
 
     from course.answers import load_policies
-    from course.lesson_data import l09_echoes as echoes
-    from course.lesson_data import l09_exhibits as exhibits
-    from course.lesson_data import l09_measured as measured
-    from course.lesson_data import l09_pool as pool
+    from course.lesson_data import l07_echoes as echoes
+    from course.lesson_data import l07_exhibits as exhibits
+    from course.lesson_data import l07_measured as measured
+    from course.lesson_data import l07_pool as pool
     from course.replay import replays
     from nanogpt import Engine, load_model
     from widgets import BlockPool, Curves, PrefixTree, Timeline, whose
@@ -70,7 +70,7 @@ def _():
 @app.cell(hide_code=True)
 def _(measured):
     predict(
-        "l09.reserved",
+        "l07.reserved",
         "24 short chats, a slot of 512 tokens for each, and they end with about 60. Of the K/V memory "
         "that is taken while they run, **how much holds tokens**?",
         ("About 60 %", "About 35 %", "About 11 %", "About 2 %"),
@@ -83,7 +83,7 @@ def _(measured):
 @app.cell(hide_code=True)
 def _(measured):
     after(
-        "l09.reserved",
+        "l07.reserved",
         mo.md(
             "The same run with the memory cut into **blocks**, of which a request takes one when its "
             "tokens reach it:\n\n"
@@ -122,7 +122,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l09.shared",
+        "l07.shared",
         "Two prompts of 150 tokens are alike in their first 100. Blocks hold 16. The second one starts "
         "when the first is computed. **How many blocks do they share, and how many tokens does the "
         "second compute?**",
@@ -143,7 +143,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     after(
-        "l09.shared",
+        "l07.shared",
         mo.md(
             "| tokens | 0 to 15 | … | 80 to 95 | 96 to 99 | 100 to 111 | behind |\n"
             "|:--|:--|:--|:--|:--|:--|:--|\n"
@@ -158,7 +158,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l09.whole",
+        "l07.whole",
         "Now a prompt of 160 tokens lies in ten cached blocks of 16, **all of it**. How many tokens does "
         "the engine compute?",
         ("None", "1", "16", "160"),
@@ -184,7 +184,7 @@ def _():
 @app.cell
 def _(Engine, load_model, load_policies, pool, replays, torch):
     exact = load_model(dtype=torch.float64)
-    earlier = load_policies("l09_blocks")  # what you wrote in earlier lessons and passed
+    earlier = load_policies("l07_blocks")  # what you wrote in earlier lessons and passed
     # Runs in a process of its own with functions that are not the reference's.
     run_with = replays(lambda policies: Engine(exact, pool.SETTINGS, policies), pool.six_requests, 300)
     reference_trace = run_with.reference
@@ -194,7 +194,7 @@ def _(Engine, load_model, load_policies, pool, replays, torch):
 @app.cell(hide_code=True)
 def _(BlockPool, reference_trace):
     after(
-        "l09.whole",
+        "l07.whole",
         BlockPool(
             reference_trace.to_json(),
             title="Six requests on nineteen blocks",
@@ -207,7 +207,7 @@ def _(BlockPool, reference_trace):
 @app.cell(hide_code=True)
 def _():
     after(
-        "l09.whole",
+        "l07.whole",
         mo.md(
             "A free block is not wiped. It keeps its K/V and can still be found, until the room is "
             "needed: request 3 comes four steps after request 0 has left, and finds the first 48 tokens "
@@ -233,26 +233,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.allocate")
+    task("l07.allocate")
     return
 
 
 @app.function
 def allocate(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> list[int] | None:
     """Return the blocks that a table needs besides its own, or None when too few are free."""
-    raise NotImplementedError("Exercise 9.1: which blocks does the table get?")
+    raise NotImplementedError("Exercise 7.1: which blocks does the table get?")
 
 
 @app.cell(hide_code=True)
 def _():
-    allocate_attempt = attempt("l09.allocate", lambda: allocate)
+    allocate_attempt = attempt("l07.allocate", lambda: allocate)
     allocate_attempt
     return (allocate_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.allocate")
+    hints("l07.allocate")
     return
 
 
@@ -267,26 +267,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.free_table")
+    task("l07.free_table")
     return
 
 
 @app.function
 def free_table(ref_counts: list[int], table: list[int]) -> list[int]:
     """Return the blocks of `table` that are free once it is gone."""
-    raise NotImplementedError("Exercise 9.2: which blocks come free?")
+    raise NotImplementedError("Exercise 7.2: which blocks come free?")
 
 
 @app.cell(hide_code=True)
 def _():
-    release_attempt = attempt("l09.free_table", lambda: free_table)
+    release_attempt = attempt("l07.free_table", lambda: free_table)
     release_attempt
     return (release_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.free_table")
+    hints("l07.free_table")
     return
 
 
@@ -310,26 +310,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.block_hashes")
+    task("l07.block_hashes")
     return
 
 
 @app.function
 def block_hashes(tokens: list[int], size: int, salt: str) -> list[str]:
     """Return a hash for each full block of `tokens`, which stands for everything up to its end."""
-    raise NotImplementedError("Exercise 9.3: by what is each block found?")
+    raise NotImplementedError("Exercise 7.3: by what is each block found?")
 
 
 @app.cell(hide_code=True)
 def _():
-    hashes_attempt = attempt("l09.block_hashes", lambda: block_hashes)
+    hashes_attempt = attempt("l07.block_hashes", lambda: block_hashes)
     hashes_attempt
     return (hashes_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.block_hashes")
+    hints("l07.block_hashes")
     return
 
 
@@ -345,7 +345,7 @@ def _():
 @app.cell(hide_code=True)
 def _(PrefixTree, reference_trace):
     after(
-        "l09.whole",
+        "l07.whole",
         PrefixTree(
             reference_trace.to_json(),
             title="What can be found, each block behind its parent",
@@ -367,7 +367,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.longest_match")
+    task("l07.longest_match")
     return
 
 
@@ -376,19 +376,19 @@ def longest_match(
     hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
 ) -> tuple[list[int], int]:
     """Return `(blocks, num_cached)`: what need not be computed, from the first block on."""
-    raise NotImplementedError("Exercise 9.4: how much is there already?")
+    raise NotImplementedError("Exercise 7.4: how much is there already?")
 
 
 @app.cell(hide_code=True)
 def _():
-    match_attempt = attempt("l09.longest_match", lambda: longest_match)
+    match_attempt = attempt("l07.longest_match", lambda: longest_match)
     match_attempt
     return (match_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.longest_match")
+    hints("l07.longest_match")
     return
 
 
@@ -410,7 +410,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.copy_on_write")
+    task("l07.copy_on_write")
     return
 
 
@@ -419,19 +419,19 @@ def copy_on_write(
     table: list[int], ref_counts: list[int], index: int, free_blocks: list[int]
 ) -> tuple[list[int], tuple[int, int] | None]:
     """Return `(table, copy)`: the table to go on with, and what has to be copied first."""
-    raise NotImplementedError("Exercise 9.5: may this block be written?")
+    raise NotImplementedError("Exercise 7.5: may this block be written?")
 
 
 @app.cell(hide_code=True)
 def _():
-    writable_attempt = attempt("l09.copy_on_write", lambda: copy_on_write)
+    writable_attempt = attempt("l07.copy_on_write", lambda: copy_on_write)
     writable_attempt
     return (writable_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.copy_on_write")
+    hints("l07.copy_on_write")
     return
 
 
@@ -455,26 +455,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.evict_order")
+    task("l07.evict_order")
     return
 
 
 @app.function
 def evict_order(blocks: list[CachedBlock]) -> list[int]:
     """Return the ids of the blocks that may give way, first the one to go first."""
-    raise NotImplementedError("Exercise 9.6: which block gives way first?")
+    raise NotImplementedError("Exercise 7.6: which block gives way first?")
 
 
 @app.cell(hide_code=True)
 def _():
-    order_attempt = attempt("l09.evict_order", lambda: evict_order)
+    order_attempt = attempt("l07.evict_order", lambda: evict_order)
     order_attempt
     return (order_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.evict_order")
+    hints("l07.evict_order")
     return
 
 
@@ -525,7 +525,7 @@ def _(
         reference_trace.to_json(),
         yours=started,
         title="Six requests, four of which begin alike",
-        group="l09",
+        group="l07",
         question="Which prompts are computed only from their middle on?",
     )
     return attempts, started, your_trace, yours
@@ -538,7 +538,7 @@ def _(BlockPool, pool, reference_trace, started, your_trace):
         reference_trace.to_json(),
         yours=started,
         title="The pool of that run",
-        group="l09",
+        group="l07",
         question="Which block does each request get, and which does it find?",
     ) if your_trace.steps else mo.md(pool.nothing_ran(your_trace))
     return
@@ -550,7 +550,7 @@ def _(PrefixTree, pool, started, your_trace):
         your_trace.to_json(),
         yours=started,
         title="What can be found in that run",
-        group="l09",
+        group="l07",
         question="Which texts hang on which beginning?",
     ) if your_trace.steps else mo.md(pool.nothing_ran(your_trace))
     return
@@ -596,7 +596,7 @@ def _(exact, exhibits):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l09.exhibit_a",
+        "l07.exhibit_a",
         "The third request finds 32 tokens, and its text is another one. **What is broken?**",
         (
             "It finds a block too few",
@@ -614,7 +614,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l09.exhibit_a", exhibit("A", "l09.block_hashes", lambda: exhibit_a))
+    after("l07.exhibit_a", exhibit("A", "l07.block_hashes", lambda: exhibit_a))
     return
 
 
@@ -645,7 +645,7 @@ def _(exact, exhibits):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l09.exhibit_b",
+        "l07.exhibit_b",
         "Both texts go wrong, the one that was there first as well. **What is broken?**",
         (
             "The second request was given too much",
@@ -663,7 +663,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l09.exhibit_b", exhibit("B", "l09.copy_on_write", lambda: exhibit_b))
+    after("l07.exhibit_b", exhibit("B", "l07.copy_on_write", lambda: exhibit_b))
     return
 
 
@@ -693,7 +693,7 @@ def _(exact, exhibits):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l09.exhibit_c",
+        "l07.exhibit_c",
         "The text of the request that stayed turns into something else in its middle. **What is broken?**",
         (
             "Its blocks were given to the third request",
@@ -711,7 +711,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l09.exhibit_c", exhibit("C", "l09.free_table", lambda: exhibit_c))
+    after("l07.exhibit_c", exhibit("C", "l07.free_table", lambda: exhibit_c))
     return
 
 
@@ -744,7 +744,7 @@ def _(exact, exhibits):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l09.exhibit_d",
+        "l07.exhibit_d",
         "Done again, the second request finds 48 tokens of its own prompt. They were never computed. **What is broken?**",
         (
             "The request may not find its own blocks",
@@ -763,7 +763,7 @@ def _():
 @app.cell(hide_code=True)
 def _(exhibit_d_whole):
     after(
-        "l09.exhibit_d",
+        "l07.exhibit_d",
         mo.md(
             "**Repaired.** What can be found is there."
             if exhibit_d_whole
@@ -800,7 +800,7 @@ def _(exact, exhibits):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l09.exhibit_e",
+        "l07.exhibit_e",
         "The second request finds its whole prompt but the end, and goes on as no model would. **What is broken?**",
         (
             "A block was shared before it was full",
@@ -818,7 +818,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l09.exhibit_e", exhibit("E", "l09.block_hashes", lambda: exhibit_e))
+    after("l07.exhibit_e", exhibit("E", "l07.block_hashes", lambda: exhibit_e))
     return
 
 
@@ -980,8 +980,9 @@ def _():
     mo.md(r"""
     ## What comes next
 
-    In [lesson 10](/?file=l10_capstone.py) all that you have built goes to work: your engine behind
-    a real endpoint, for clients that other people wrote.
+    A shared prefix saves prefill, and decodes gain nothing: each new token still takes a pass of its own.
+    In [lesson 8](/?file=l08_speculation.py) a small model guesses several tokens, the large one judges them
+    in one pass, and the text is distributed exactly as if nothing had been guessed.
     """)
     return
 

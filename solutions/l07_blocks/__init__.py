@@ -1,0 +1,1 @@
+"""Lesson 7, blocks: a module for each exercise."""

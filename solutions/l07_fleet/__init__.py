@@ -1,1 +1,0 @@
-"""Lesson 7, the fleet: a module for each exercise."""

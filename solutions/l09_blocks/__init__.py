@@ -1,1 +1,0 @@
-"""Lesson 9, blocks: a module for each exercise."""

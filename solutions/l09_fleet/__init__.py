@@ -1,0 +1,1 @@
+"""Lesson 9, the fleet: a module for each exercise."""
