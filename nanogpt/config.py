@@ -6,7 +6,7 @@ from nanogpt.policy_views import Policy, check_policy
 from nanogpt.sampling import check_temperature
 from nanogpt.validate import check_bool, check_int, check_limits, check_sinks
 
-EXECUTORS = ("packed", "batch_invariant", "single_mask", "fused", "padded")
+EXECUTORS = ("packed", "compiled", "batch_invariant", "single_mask", "fused", "padded")
 KV_STORAGES = ("ring", "evict")
 
 
@@ -115,7 +115,7 @@ class EngineConfig:
             raise ValueError("share_prefixes is True; it goes with a block_size")
         if size is not None and most is not None and size > most:
             raise ValueError(f"block_size is {size}, more than the {most} KV tokens")
-        if self.num_draft_tokens and self.executor not in ("packed", "batch_invariant"):
+        if self.num_draft_tokens and self.executor not in ("packed", "compiled", "batch_invariant"):
             raise ValueError(
                 f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"
             )

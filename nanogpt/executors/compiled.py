@@ -8,16 +8,20 @@ Shapes: N tokens of B rows, R of them with logits, V vocabulary.
 """
 
 import threading
+import warnings
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from nanogpt.executors.base import CachedExecutor, forward_record
+from nanogpt.executors.base import CachedExecutor, Executor, forward_record
 from nanogpt.executors.kernel import LANES, WIDTH, Batch, Scratch, Weights, forward, panels_of
+from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
+from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.policies import Policies
@@ -26,16 +30,31 @@ WORTH_SHARING = 10_000_000
 """Multiply-adds of a step from which on a second thread takes part."""
 
 
+def make_compiled(model: GPT, cache: KVStore, policies: Policies) -> Executor:
+    """The compiled executor, or the packed one where the kernel does not serve.
+
+    It does not serve masks of one's own, other devices, and other numbers than float32 and float64.
+    """
+    weight, own = model.ln_f.weight, Policies()
+    problem = None
+    if weight.dtype not in (torch.float32, torch.float64) or weight.device.type != "cpu":
+        problem = f"it computes float32 and float64 on a CPU, and not {weight.dtype} on {weight.device}"
+    elif (policies.chunk_mask, policies.visible) != (own.chunk_mask, own.visible):
+        problem = "a mask of one's own needs Python in every step"
+    if problem is None:
+        return CompiledExecutor(model, cache, policies)
+    warnings.warn(f"the compiled executor gives way to the packed one: {problem}", stacklevel=2)
+    return PackedExecutor(model, cache, policies)
+
+
 class CompiledExecutor(CachedExecutor):
     """One compiled forward per step over a flat row of tokens."""
 
     name = "compiled"
     verifies_drafts = True
 
-    def __init__(self, model: GPT, cache: KVCache, policies: Policies) -> None:
+    def __init__(self, model: GPT, cache: KVStore, policies: Policies) -> None:
         super().__init__(model, cache, policies)
-        self.kv_cache = cache
-        self.kv = cache.storage.numpy()
         self.weights = packed_weights(model)
         self.num_weights = sum(parameter.numel() for parameter in model.parameters())
         self.helper = Helper() if torch.get_num_threads() > 1 else None
@@ -43,52 +62,81 @@ class CompiledExecutor(CachedExecutor):
 
     def forward(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""
-        batch = self._batch(rows)
-        num_tokens, num_logits = len(batch.tokens), len(batch.wanted)
-        if len(self.scratch.x) != num_tokens:
-            self.scratch = self._make_scratch(num_tokens)
-        self.scratch.work[:] = 0
-        logits = np.empty((num_logits, len(self.weights.logits) * WIDTH), self.kv.dtype)
-        best = np.empty(num_logits, np.int64)
-        call = batch, self.weights, self.kv, self.model.config.tanh_gelu, self.scratch, logits, best
-        if self.helper and num_tokens * self.num_weights >= WORTH_SHARING:
-            self.helper.start(call)
-            forward(*call)
-            self.helper.wait()
+        if isinstance(self.cache, KVCache) and not self.cache.writes_on_commit:
+            tables = [self.cache.table(row.request_id) for row in rows]
+            held = [row.context_len for row in rows]
+            logits = self._run(rows, self.cache.storage, held, tables, self.cache.size)
         else:
-            forward(*call)
-        vocabulary = torch.from_numpy(logits)[:, : self.model.config.vocab_size]  # (R, V)
-        return ModelOutput(vocabulary, (forward_record(rows, self.cache, num_tokens),))
+            logits = self._run_beside(rows)
+        num_tokens = sum(len(row.input_ids) for row in rows)
+        return ModelOutput(logits, (forward_record(rows, self.cache, num_tokens),))
 
-    def _batch(self, rows: Sequence[Row]) -> Batch:
+    def _run_beside(self, rows: Sequence[Row]) -> Tensor:
+        """Under a window, new K/V may not go where old K/V lies: each row gets a block of its own.
+
+        Shapes: -> logits (R, V).
+        """
+        cache, lengths = self.cache, [self.cache.length(row.request_id) for row in rows]
+        size = max(held + len(row.input_ids) for held, row in zip(lengths, rows, strict=True))
+        like = cache.held(rows[0].request_id)  # (2, L, H, S, D)
+        kv = like.new_empty((*like.shape[:3], len(rows) * size, like.shape[4]))
+        new, lows = list[int](), list[int]()
+        for b, (row, held) in enumerate(zip(rows, lengths, strict=True)):
+            kv[:, :, :, b * size : b * size + held] = cache.held(row.request_id)
+            new += range(b * size + held, b * size + held + len(row.input_ids))
+            keys = [*cache.positions(row.request_id), *row.positions]
+            firsts = [bisect_left(keys, position - cache.window) for position in row.positions]
+            lows += [first if first > cache.sinks else 0 for first in firsts]
+        tables = [(b,) for b in range(len(rows))]
+        logits = self._run(rows, kv, lengths, tables, size, lows, cache.sinks)
+        slot_mapping, written = cache.slot_mapping(rows), kv[:, :, :, new].transpose(2, 3)
+        for layer, (k, v) in enumerate(zip(*written, strict=True)):
+            cache.write(layer, slot_mapping, k, v)  # (N, H, D) each
+        return logits
+
+    def _run(
+        self,
+        rows: Sequence[Row],
+        kv: Tensor,
+        held: Sequence[int],
+        tables: Sequence[Sequence[int]],
+        block_size: int,
+        lows: Sequence[int] = (),
+        num_sinks: int = 0,
+    ) -> Tensor:
+        """Shapes: kv (2, L, H, E, D) -> logits (R, V)."""
         tokens, positions, wanted, starts = list[int](), list[int](), list[int](), [0]
-        tables: list[tuple[int, ...]] = []
         for row in rows:
             tokens += row.input_ids
             positions += row.positions
             starts.append(len(tokens))
             wanted += range(len(tokens) - row.num_logits, len(tokens))
-            tables.append(self.kv_cache.table(row.request_id))
         width = max(map(len, tables))
-        return Batch(
-            tokens=np.array(tokens),
-            positions=np.array(positions),
-            lows=np.zeros(len(tokens), np.int64),
-            starts=np.array(starts),
-            held=np.array([row.context_len for row in rows]),
-            tables=np.array([(*table, *(0,) * (width - len(table))) for table in tables]),
-            wanted=np.array(wanted),
-            block_size=self.kv_cache.size,
-            num_sinks=0,
-        )
+        full = [(*table, *(0,) * (width - len(table))) for table in tables]
+        flat = tokens, positions, lows or [0] * len(tokens), starts, held, full, wanted
+        batch = Batch(*map(np.array, flat), block_size, num_sinks)
+        if len(self.scratch.x) != len(tokens):
+            self.scratch = self._make_scratch(len(tokens))
+        self.scratch.work[:] = 0
+        config, num_panels = self.model.config, len(self.weights.logits)
+        logits = torch.empty(len(wanted), num_panels * WIDTH, dtype=kv.dtype)
+        call = batch, self.weights, kv.numpy(), config.tanh_gelu, self.scratch, logits.numpy()
+        if self.helper and len(tokens) * self.num_weights >= WORTH_SHARING:
+            self.helper.start(call)
+            forward(*call)
+            self.helper.wait()
+        else:
+            forward(*call)
+        return logits[:, : config.vocab_size]
 
     def _make_scratch(self, num_tokens: int) -> Scratch:
         panels, num_layers = self.weights, self.model.config.num_layers
         columns = panels.proj, panels.proj, panels.qkv, panels.up
+        dtype = panels.tokens.dtype
         x, kept, qkv, wide = (
-            np.empty((num_tokens, each.shape[1] * WIDTH), self.kv.dtype) for each in columns
+            np.empty((num_tokens, each.shape[1] * WIDTH), dtype) for each in columns
         )
-        mixed = np.empty((num_tokens, self.model.config.num_channels), self.kv.dtype)
+        mixed = np.empty((num_tokens, self.model.config.num_channels), dtype)
         return Scratch(x, kept, qkv, mixed, wide, np.zeros((5 * num_layers + 2, LANES), np.int64))
 
 

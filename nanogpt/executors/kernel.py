@@ -280,24 +280,20 @@ def erf_float32(x):
     return value if x > 0 else -value
 
 
-def exp(x):
-    """Of float32 by a polynomial, which vectors can compute; of float64 by the C library."""
-    return math.exp(x)
+def by_dtype(of_float32: Any, of_float64: Any) -> Any:
+    """A function for compiled code: a polynomial, which vectors can do, or the C library's."""
+
+    def function(x: float) -> float:
+        return of_float64(x)
+
+    @overload(function, inline="always")
+    def _(x):
+        return (lambda x: of_float32(x)) if x == types.float32 else lambda x: of_float64(x)
+
+    return function
 
 
-def erf(x):
-    """Of float32 by a polynomial, of float64 by the C library."""
-    return math.erf(x)
-
-
-@overload(exp, inline="always")
-def _(x):
-    return (lambda x: exp_float32(x)) if x == types.float32 else lambda x: math.exp(x)
-
-
-@overload(erf, inline="always")
-def _(x):
-    return (lambda x: erf_float32(x)) if x == types.float32 else lambda x: math.erf(x)
+exp, erf = by_dtype(exp_float32, math.exp), by_dtype(erf_float32, math.erf)
 
 
 # --- pieces of the forward pass -------------------------------------------------------------------
@@ -404,65 +400,55 @@ def softmax(scores, scale):
 
 
 @njit(nogil=True)
-def run_from(table, block_size, index, end):
-    """Where entry `index` of a row lies, and how many from there to `end` lie side by side."""
-    block = index // block_size
-    entry, stop = table[block] * block_size + index % block_size, (block + 1) * block_size
-    while stop < end and table[block + 1] == table[block] + 1:
-        block, stop = block + 1, stop + block_size
-    return entry, min(stop, end) - index
+def find_runs(table, block_size, num_sinks, low, seen, runs):
+    """The keys that a token sees, as runs (first entry, count) in the cache; how many runs.
+
+    Of a row's first `seen` keys these are the sinks and those from `low` on. Shapes: runs (..., 2).
+    """
+    index, end, count = 0, min(num_sinks, low), 0
+    while index < seen:
+        if index >= end:
+            index, end = max(index, low), seen
+            continue
+        block, first = index // block_size, index
+        entry = table[block] * block_size + index % block_size
+        index = min((block + 1) * block_size, end)
+        while index < end and table[block + 1] == table[block] + 1:
+            block += 1
+            index = min((block + 1) * block_size, end)
+        runs[count, 0], runs[count, 1] = entry, index - first
+        count += 1
+    return count
 
 
 @njit(**EXACT)
-def attend(q, keys, values, table, block_size, num_sinks, low, seen, weights, out):
-    """T queries of one head; the last sees all of its `seen` keys, each other one fewer.
+def attend(q, keys, values, runs, weights, out):
+    """T queries of one head over the keys of `runs`; the last sees all, each other one fewer.
 
-    Keys between the sinks and `low` are left out, which only a single query may ask for.
-    Shapes: q, out (T, D), keys, values (E, D), weights (T or more, S or more), to be filled.
+    Shapes: q, out (T, D), keys, values (E, D), runs (..., 2), weights (T or more, S or more), to
+    be filled.
     """
-    num_queries, head_size = q.shape
-    scale = keys.dtype.type(1.0 / math.sqrt(head_size))
-    num_sinks = min(num_sinks, low)
-    gap = low - num_sinks
-    index = 0 if num_sinks else low
-    while index < seen:
-        entry, count = run_from(table, block_size, index, num_sinks if index < num_sinks else seen)
-        at = index if index < num_sinks else index - gap
+    (num_queries, head_size), at = q.shape, 0
+    for entry, count in runs:
         for t in range(num_queries):
             dots(q[t], keys[entry : entry + count], weights[t, at : at + count])
-        index = index + count if index + count != num_sinks else low
-    num_keys = seen - gap
+        at += count
     for t in range(num_queries):
-        visible = num_keys - num_queries + 1 + t
-        softmax(weights[t, :visible], scale)
-        weights[t, visible:num_keys] = 0
-        out[t] = 0
-    index = 0 if num_sinks else low
-    while index < seen:
-        entry, count = run_from(table, block_size, index, num_sinks if index < num_sinks else seen)
-        at = index if index < num_sinks else index - gap
-        own = weights[:num_queries, at : at + count]
+        visible = at - num_queries + 1 + t
+        softmax(weights[t, :visible], keys.dtype.type(1.0 / math.sqrt(head_size)))
+        weights[t, visible:at] = 0
+    out[:], at = 0, 0
+    for entry, count in runs:
+        own, mixed = weights[:num_queries, at : at + count], values[entry : entry + count]
         if head_size % WIDTH == 0:
             for d in range(0, head_size, WIDTH):
-                add_product(own, values[entry : entry + count, d : d + WIDTH], out[:, d : d + WIDTH])
+                add_product(own, mixed[:, d : d + WIDTH], out[:, d : d + WIDTH])
         else:
             for t in range(num_queries):
                 for s in range(count):
                     for d in range(head_size):
-                        out[t, d] += own[t, s] * values[entry + s, d]
-        index = index + count if index + count != num_sinks else low
-
-
-@njit(nogil=True)
-def largest(logits):
-    """The index of the first of the largest; -1 if one is not finite. Shapes: logits (V)."""
-    best = 0
-    for v in range(len(logits)):
-        if not np.isfinite(logits[v]):
-            return -1
-        if logits[v] > logits[best]:
-            best = v
-    return best
+                        out[t, d] += own[t, s] * mixed[s, d]
+        at += count
 
 
 # --- phases ---------------------------------------------------------------------------------------
@@ -494,40 +480,42 @@ def product(x, panels, bias, out, kind, tanh_form, work, phase):
 
 
 @njit(nogil=True)
-def attention(batch, kv, chosen, scores, scratch, phase):
+def attention(batch, kv, chosen, scores, runs, scratch, phase):
     """Write each row's new K/V, and attend for its chosen tokens: a unit is a head of a row.
 
     What the chosen tokens have in `x` moves to `kept`, to which the results will be added.
-    Shapes: kv (2, H, E, D), chosen (R), scores (ROWS, S), for this thread.
+    Shapes: kv (2, H, E, D), chosen (R), scores (ROWS, S) and runs (..., 2), of this thread.
     """
     x, kept, qkv, mixed, _, work = scratch
     _, num_heads, _, head_size = kv.shape
-    num_channels, num_units = num_heads * head_size, len(batch.held) * num_heads
+    num_units, size = len(batch.held) * num_heads, batch.block_size
     unit = add_one(work, phase, TAKEN)
     while unit < num_units:
         b, head = unit // num_heads, unit % num_heads
-        first, end, held, table = batch.starts[b], batch.starts[b + 1], batch.held[b], batch.tables[b]
+        first, end, table = batch.starts[b], batch.starts[b + 1], batch.tables[b]
         own = slice(head * head_size, (head + 1) * head_size)
-        keys, values = kv[0, head], kv[1, head]
         for i in range(first, end):
-            entry, _ = run_from(table, batch.block_size, held + i - first, held + end - first)
-            for d in range(head_size):
-                keys[entry, d] = qkv[i, num_channels + head * head_size + d]
-                values[entry, d] = qkv[i, 2 * num_channels + head * head_size + d]
+            index = batch.held[b] + i - first
+            entry = table[index // size] * size + index % size
+            for j in range(2):
+                source = ((1 + j) * num_heads + head) * head_size
+                for d in range(head_size):
+                    kv[j, head, entry, d] = qkv[i, source + d]
         r = np.searchsorted(chosen, first)
         while r < len(chosen) and chosen[r] < end:
             i, count = chosen[r], 1
             while count < ROWS and r + count < len(chosen) and chosen[r + count] == i + count < end:
-                if batch.lows[i + count]:
+                if batch.lows[i + count]:  # no query beside it sees the same keys
                     break
                 count += 1
+            seen = batch.held[b] + i - first + count
+            num_runs = find_runs(table, size, batch.num_sinks, batch.lows[i], seen, runs)
+            rows = slice(r, r + count)
             attend(
-                qkv[i : i + count, own], keys, values, table, batch.block_size, batch.num_sinks,
-                batch.lows[i], held + i - first + count, scores, mixed[r : r + count, own],
+                qkv[i : i + count, own], kv[0, head], kv[1, head], runs[:num_runs], scores,
+                mixed[rows, own],
             )  # fmt: skip
-            for t in range(count):
-                for c in range(head * head_size, (head + 1) * head_size):
-                    kept[r + t, c] = x[i + t, c]
+            kept[rows, own] = x[i : i + count, own]
             r += count
         add_one(work, phase, DONE)
         unit = add_one(work, phase, TAKEN)
@@ -535,17 +523,18 @@ def attention(batch, kv, chosen, scores, scratch, phase):
 
 
 @njit(nogil=True, cache=True)
-def forward(batch, weights, kv, tanh_form, scratch, logits, best):
-    """Logits after the wanted tokens, and the largest of each, or -1 if one is not finite.
+def forward(batch, weights, kv, tanh_form, scratch, logits):
+    """Fill in the logits after the wanted tokens; the K/V of all tokens goes into the cache.
 
-    The K/V of all tokens goes into the cache. Shapes: kv (2, L, H, E, D), logits (R, V or more),
-    best (R).
+    Shapes: kv (2, L, H, E, D), logits (R, V or more).
     """
     _, num_layers, num_heads, _, head_size = kv.shape
     num_tokens, num_channels = len(batch.tokens), num_heads * head_size
     x, kept, qkv, mixed, wide, work = scratch
     normed = np.empty((num_tokens, num_channels), kv.dtype)
-    scores = np.empty((ROWS, len(batch.tables[0]) * batch.block_size), kv.dtype)
+    num_blocks = batch.tables.shape[1]
+    scores = np.empty((ROWS, num_blocks * batch.block_size), kv.dtype)
+    runs = np.empty((num_blocks + 2, 2), np.int64)
     everyone, phase = np.arange(num_tokens), 1
     token = add_one(work, 0, TAKEN)
     while token < num_tokens:
@@ -562,7 +551,7 @@ def forward(batch, weights, kv, tanh_form, scratch, logits, best):
         product(normed, weights.qkv[layer], bias[:end], qkv, NEW, False, work, phase)
         chosen = batch.wanted if layer == num_layers - 1 else everyone
         own = Scratch(x, kept, qkv, mixed, wide, work)
-        attention(batch, kv[:, layer], chosen, scores, own, phase + 1)
+        attention(batch, kv[:, layer], chosen, scores, runs, own, phase + 1)
         num_tokens = len(chosen)  # what no later layer reads is left out
         x, kept = kept[:num_tokens], x
         mixed, normed, wide = mixed[:num_tokens], normed[:num_tokens], wide[:num_tokens]
@@ -575,5 +564,3 @@ def forward(batch, weights, kv, tanh_form, scratch, logits, best):
         phase += 5
     normalize(x, weights.norms[2 * num_layers], normed)
     product(normed, weights.logits, weights.biases[0, :0], logits, NEW, False, work, phase)
-    for r in range(num_tokens):
-        best[r] = largest(logits[r, : len(weights.tokens)])
