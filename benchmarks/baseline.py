@@ -53,7 +53,7 @@ class Head(nn.Module):
         self.key = nn.Linear(config.num_channels, config.head_size, bias=False)
         self.query = nn.Linear(config.num_channels, config.head_size, bias=False)
         self.value = nn.Linear(config.num_channels, config.head_size, bias=False)
-        tril = torch.tril(torch.ones(config.context_len, config.context_len, dtype=torch.bool))
+        tril = torch.tril(torch.ones(config.max_model_len, config.max_model_len, dtype=torch.bool))
         self.register_buffer("tril", tril)
 
     def forward(self, x: Tensor, past: KV | None, past_mask: Tensor | None) -> tuple[Tensor, KV]:
@@ -114,7 +114,7 @@ class BaselineGPT(nn.Module):
         super().__init__()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.num_channels)
-        self.position_embedding = nn.Embedding(config.context_len, config.num_channels)
+        self.position_embedding = nn.Embedding(config.max_model_len, config.num_channels)
         self.blocks = nn.ModuleList(BaselineBlock(config) for _ in range(config.num_layers))
         self.ln_f = nn.LayerNorm(config.num_channels, bias=False)
         self.lm_head = nn.Linear(config.num_channels, config.vocab_size, bias=False)

@@ -31,7 +31,7 @@ from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.kv_utilization import tokens_held, tokens_taken
+from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
 from nanogpt.figures.drawing import (
     course_style,
     curve,
@@ -123,7 +123,7 @@ def memory(model: GPT, block_size: int | None, number: int) -> Memory:
     )
     engine = Engine(model, config)
     trace = engine.run(conversations(number))
-    size = block_size or model.config.context_len
+    size = block_size or model.config.max_model_len
     return Memory(
         block_size,
         sum(tokens_held(step, size) for step in trace.steps),
@@ -208,7 +208,7 @@ def shared_system(model: GPT, repeats: int, clock: str) -> dict[str, tuple[int, 
             (i, Request(i, system + some_tokens(f"own {i}", 20), 32)) for i in range(NUM_SHARING)
         ]
         trace = Engine(model, config, clock=WallClock()).run(arrivals)
-        size = block_size or model.config.context_len
+        size = block_size or model.config.max_model_len
         counts[kv_in(block_size)] = (
             sum(forward.prefill_tokens for step in trace.steps for forward in step.forwards),
             max(tokens_taken(step, size) for step in trace.steps),

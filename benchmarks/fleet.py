@@ -29,7 +29,7 @@ from nanogpt.figures.drawing import (
     write_plot,
 )
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS
-from nanogpt.fleet.presets import ADAPTIVE, PRESETS
+from nanogpt.fleet.fleet_config import ADAPTIVE, PRESETS
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import Workload, make_workload
 

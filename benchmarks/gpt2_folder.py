@@ -31,7 +31,7 @@ def save_gpt2(model: GPT, folder: Path) -> None:
         folder / "tokenizer_config.json",
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": model.config.context_len,
+            "model_max_length": model.config.max_model_len,
             "clean_up_tokenization_spaces": False,
         },
     )

@@ -28,8 +28,7 @@ from nanogpt.figures.drawing import (
     SOFT,
     WIDE_IN,
     course_style,
-    curve_names,
-    curves,
+    named_curves,
     set_title,
 )
 from nanogpt.trace import Trace
@@ -151,11 +150,9 @@ def _for_a_page(svg: str) -> str:
 
 
 def _legend(drawn: figure.Figure) -> str:
-    all_lines = [line for axes in drawn.axes for line in curves(axes)]
-    lines = {str(line.get_label()): line for line in reversed(all_lines)}
     items = "".join(
-        f"<li>{_sample(place, lines[name])}{escape(name)}</li>"
-        for place, name in enumerate(curve_names(drawn))
+        f"<li>{_sample(place, line)}{escape(name)}</li>"
+        for place, (name, line) in enumerate(named_curves(drawn).items())
     )
     return f"<ul>{items}</ul>"
 

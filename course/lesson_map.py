@@ -30,9 +30,9 @@ LESSONS = (
     Lesson(
         stem="l00_kv_cache",
         title="The KV cache and batching",
-        builds="Compute only what is new: a decode that reads its past from a cache, and a batch "
-        "whose slots never stand idle.",
-        minutes=35,
+        builds="Attention with a KV cache, static and continuous batching, and the capacity of one "
+        "GPU: KV tokens, batch size, tokens per second.",
+        minutes=45,
     ),
     Lesson(
         stem="l01_chunked_prefill",
@@ -85,18 +85,26 @@ LESSONS = (
     Lesson(
         stem="l04b_window_quality",
         title="What a window costs",
-        builds="Find out what a window does to the text, with a metric that no lucky draw can "
-        "flatter, and why.",
-        minutes=30,
+        builds="Measure what a window costs in quality, with a metric that no random draw can "
+        "flatter, and explain the cost.",
+        minutes=25,
         builds_on=("4",),
     ),
     Lesson(
         stem="l05_slo_policy",
         title="SLO policy",
-        builds="Say which prefill gives way to an urgent one, and find out what each repair of "
-        "that decision is worth.",
-        minutes=75,
+        builds="Predict how long a prefill takes, rank requests by their deadlines, and choose the "
+        "running prefill that is preempted for an urgent one.",
+        minutes=55,
         builds_on=("2",),
+    ),
+    Lesson(
+        stem="l05b_repair_ladder",
+        title="The repair ladder",
+        builds="Find out why a right policy changed nothing, what each repair brings alone and "
+        "together, and where preemption loses.",
+        minutes=40,
+        builds_on=("5",),
     ),
     Lesson(
         stem="l06_preempting_the_pass",
@@ -104,7 +112,7 @@ LESSONS = (
         builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
         "all of them back.",
         minutes=50,
-        builds_on=("5",),
+        builds_on=("5", "5b"),
     ),
     Lesson(
         stem="l07_blocks",
@@ -139,6 +147,10 @@ LESSONS = (
         builds_on=("1", "2"),
     ),
 )
+
+
+CORE_PATH = ("0", "1", "2", "3b", "7", "10")
+"""The lessons for whoever has an afternoon: the least that shows a whole engine."""
 
 
 @dataclass(frozen=True, slots=True)

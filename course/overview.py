@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from course import progress
-from course.lesson_map import LESSONS, ExerciseEntry, Lesson, entries
+from course.lesson_map import CORE_PATH, LESSONS, ExerciseEntry, Lesson, entries
 from course.style import stylesheet, themed
 
 _CSS = themed("sng-map") + stylesheet("map")
@@ -72,10 +72,19 @@ class Overview:
         here = next_standing(self.standings)
         cards = "".join(_card(standing, standing is here) for standing in self.standings)
         notes = "".join(f'<p class="sng-aside">{escape(note)}</p>' for note in self.notes)
+        core = f'<p class="sng-aside">{core_path()}</p>'
         return (
             f'<style>{_CSS}</style><div class="sng-map">{_next(here, self.standings)}'
-            f"<ul>{cards}</ul>{notes}</div>"
+            f"{core}<ul>{cards}</ul>{notes}</div>"
         )
+
+
+def core_path() -> str:
+    """The sentence about the core path, with its hours."""
+    *first, last = CORE_PATH
+    minutes = sum(lesson.minutes for lesson in LESSONS if lesson.number in CORE_PATH)
+    hours = f"{round(minutes / 30) / 2:g} hours"
+    return f"Short of time? The core path is lessons {', '.join(first)} and {last}, about {hours}."
 
 
 def overview() -> Overview:
@@ -115,6 +124,8 @@ def _card(standing: Standing, is_here: bool) -> str:
     if lesson.builds_on:
         numbers = " and ".join(lesson.builds_on)
         facts.append(f"builds on lesson {numbers}")
+    if lesson.number in CORE_PATH:
+        facts.append("core path")
     facts.append("done" if standing.is_done else f"{done} of {total} exercises passed")
     return (
         f'<li class="{look}"><div class="sng-number" aria-hidden="true">'

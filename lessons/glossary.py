@@ -90,6 +90,9 @@ def _():
     **Deadline**: when a request should have its first token, or, in lesson 9, its last. **Slack**: how long
     it can still wait and be in time. Below zero it is **doomed**: late even if it runs at once.
 
+    **Candidate**: the waiting request for which a running one may be preempted. **Incumbent**: the running
+    request that it is compared with.
+
     **SLO**: service-level objective, the promise of a service, such as a first token within 400 ms.
     **SLO attainment**: the share of requests that got what was promised. **Goodput**: how many requests
     per second are served within their promise. **Throughput** counts the others too, often in tokens.

@@ -17,14 +17,16 @@ def _():
     mo.md(r"""
     # 0 · The KV cache and batching
 
-    *35 minutes. Builds on nanoGPT: you have seen its attention and its `generate`. You write three
+    *45 minutes. Builds on nanoGPT: you have seen its attention and its `generate`. You write four
     short functions.*
 
     Afterwards you can
 
-    - say exactly how much work a text costs, with and without a KV cache, and write the attention that uses one,
-    - explain why a server runs many requests in one step, and why it does not wait for the longest of them,
-    - read TTFT, ITL and TPOT off a real run, and say what each of them feels like while one waits.
+    - count the work of a text with and without a KV cache, and write the attention that uses one,
+    - explain why a server runs many requests in one step, and why it does not wait for the longest
+      of them,
+    - read TTFT, ITL and TPOT off a real run, and say how each one feels to a waiting user,
+    - estimate how many requests one GPU serves at once, and how many tokens per second it generates.
     """)
     return
 
@@ -32,31 +34,29 @@ def _():
 @app.cell(hide_code=True)
 def _():
     from course.calling.jobs import call
+    from course.engine_loop import engine_loop
     from course.lesson_data.l00_batching import (
         SLOTS,
         WAITING,
         batching_side,
-        cost_table,
         engine_finish_steps,
         four_requests,
         step_costs,
     )
     from course.lesson_data.l00_kv_cache import (
         Cache,
-        bug_or_rounding,
         reference_text,
         time_table,
         timed_both_ways,
         your_text,
     )
     from course.replay import replay
-    from nanogpt import Engine, EngineConfig, Policies, Request, decode, encode, load_model
+    from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
     from nanogpt.clock import CostClock
     from nanogpt.experiments.trace_metrics import all_request_metrics
-    from nanogpt.planning import chunk_inputs
     from widgets import Batching, StepCost, Timeline, WorkBars
 
-    # This model is too small for its work to be worth sharing between threads.
+    # This model is too small to gain from a second thread.
     torch.set_num_threads(1)
     return (
         Batching,
@@ -64,7 +64,6 @@ def _():
         CostClock,
         Engine,
         EngineConfig,
-        Policies,
         Request,
         SLOTS,
         StepCost,
@@ -73,13 +72,11 @@ def _():
         WorkBars,
         all_request_metrics,
         batching_side,
-        bug_or_rounding,
         call,
-        chunk_inputs,
-        cost_table,
         decode,
         encode,
         engine_finish_steps,
+        engine_loop,
         four_requests,
         load_model,
         reference_text,
@@ -96,8 +93,8 @@ def _():
     mo.md(r"""
     ## Why does a long answer cost more than its length?
 
-    Ask nanoGPT for one character and it feeds your prompt through the model once. Ask for 200
-    characters and you would expect 200 times that. Here is the loop that it runs:
+    Ask nanoGPT for one character, and it feeds your prompt through the model once. Ask for 200
+    characters, and you would expect 200 times that work. This is the loop that it runs:
 
     ```python
     for _ in range(max_new_tokens):
@@ -105,10 +102,9 @@ def _():
         tokens = append(tokens, sample(logits[-1]))
     ```
 
-    Nothing is wrong with it: it is short, and its text is right. In this course it is the
-    [*oracle*](/?file=glossary.py&view-as=present), the plain and slow way that every faster way has to agree with. But look at what it feeds. How
-    many tokens go through the model for 20 new ones after a prompt of 50? And how many would, if no
-    token ever had to go through twice?
+    The loop is short and its text is correct. In this course it is the
+    [*oracle*](/?file=glossary.py&view-as=present): the simple, slow loop whose tokens every faster
+    engine must reproduce. Its weakness is the commented line.
     """)
     return
 
@@ -118,7 +114,7 @@ def _():
     predict(
         "l00.tokens_computed",
         "A prompt of 50 tokens, 20 new tokens. How many tokens go through the model **without** a "
-        "cache, and how many **with** one that lets every token go through once at most?",
+        "cache, and how many **with** a cache, where each token goes through at most once?",
         [
             "1,400 without, 70 with",
             "1,190 without, 69 with",
@@ -126,11 +122,10 @@ def _():
             "70 without, 20 with",
         ],
         1,
-        "Without: 50 + 51 + ... + 69 = 1,190, because step after step feeds everything known. "
-        "With: the first step feeds the 50 tokens of the prompt, and each of the other 19 steps "
-        "feeds the one token that is new. That makes 69 and not 70: the last token is sampled, "
-        "but nothing is predicted from it, so it never goes in. (1,400 would be the full length every "
-        "time, and 20 leaves the prompt out.)",
+        "Without a cache: 50 + 51 + ... + 69 = 1,190, because each step feeds all tokens so far. "
+        "With a cache: the first step feeds the 50 tokens of the prompt, and each of the other 19 "
+        "steps feeds one new token. That makes 69, not 70, because the last token is sampled but "
+        "never fed. (1,400 would be 20 steps of the full length; 20 leaves out the prompt.)",
     )
     return
 
@@ -138,11 +133,11 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Watch the work grow, and then not
+    ## Work per token, with and without a cache
 
-    Below, the course's engine, which has a KV cache, writes those 20 characters. The picture under
-    it counts the tokens that each step computed: from the engine's own record for the
-    run with a cache, and for the run without one simply everything known at that step.
+    The course's engine has a KV cache. Below, it writes those 20 characters, and the picture counts
+    the tokens that each step computed. The numbers with a cache come from the engine's own record.
+    Without a cache, a step computes every token so far.
     """)
     return
 
@@ -168,7 +163,7 @@ def _(WorkBars, prompt, trace):
                 {"name": "with a cache", "tokens": [step.used_tokens for step in trace.steps]},
             ],
             title="Tokens computed for each generated token",
-            question="How does the work of a token grow, with and without a cache?",
+            question="How does the work per token grow, with and without a cache?",
         ),
     )
     return
@@ -177,25 +172,45 @@ def _(WorkBars, prompt, trace):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## What may be kept, and why
+    ## The loop of a serving engine
 
-    In every layer, a token is turned into a query, a key and a value. Its **key and value** depend
-    on the token itself and on what the layers below found in the tokens *before* it: attention is
-    causal, nothing later can reach back. So once they are computed they never change, however long
-    the text grows. They can be kept. That is the KV cache, and that is all of it.
+    This loop wrote the text above; it runs once per step. `schedule` decides which requests compute
+    how many tokens. The marked line runs the model: `execute` feeds those tokens, writes their keys
+    and values into the cache, and returns logits. `sample` picks the next tokens, and `update`
+    records them. vLLM and SGLang run the same loop. This lesson builds the attention inside the
+    marked line and works out what the line costs. You need not understand the other lines yet: later
+    lessons take them one by one.
+    """)
+    return
 
-    Its **query** is asked once, when the token is new, to find out what comes next. It is never
-    asked again, and so it is not kept. There is no Q cache.
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.executor.execute(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Why keys and values can be cached
+
+    In every layer, each token gets a query, a key and a value. The **key and value** depend only on
+    the token itself and on the tokens *before* it, because attention is causal. So they never change,
+    however long the text grows, and the engine can keep them. That is the whole KV cache.
+
+    The **query** is used only in the step that computes its token, to predict the next one. No later
+    step needs it, so there is no Q cache.
 
     | a step needs | for which tokens | where it comes from |
     |:---|:---|:---|
-    | query | the new ones | computed |
-    | key and value | all of them | the new ones computed, the others cached |
-    | logits | the last one | computed |
+    | query | the new tokens | computed |
+    | key and value | all tokens | computed for new tokens, cached for the others |
+    | logits | the last token | computed |
 
-    The first step of a request computes the keys and values of its whole prompt. It is called the
-    **prefill**. Each later step adds one token. It is called a **decode**. Both are one rule: feed
-    what is not cached yet. Write it down.
+    The first step of a request computes the keys and values of its whole prompt. This step is the
+    **prefill**. Each later step computes one token; it is a **decode**. Both follow one rule: feed
+    the tokens that are not cached yet. Write that rule.
     """)
     return
 
@@ -208,8 +223,8 @@ def _():
 
 @app.function
 def next_inputs(tokens: list[int], num_cached: int) -> list[int]:
-    """Return the tokens that the model must be fed in this step."""
-    raise NotImplementedError("Exercise 0.1: which tokens are new?")
+    """Return the tokens to feed to the model in this step."""
+    raise NotImplementedError("Exercise 0.1: which tokens are not cached yet?")
 
 
 @app.cell(hide_code=True)
@@ -228,10 +243,10 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    When you run a cell of yours with Ctrl+Enter (Cmd+Enter on a Mac), its check runs by itself.
+    When you run one of your cells with Ctrl+Enter (Cmd+Enter on a Mac), its check runs by itself.
 
-    Now the part that reads the cache: one head, one new token. Its query may look at every token so
-    far. What you return is checked against attention over the whole text without any cache.
+    Next comes the attention that reads the cache, for one head and one new token. The check compares
+    its result with attention over the whole text, computed without a cache.
     """)
     return
 
@@ -272,9 +287,9 @@ def _():
     mo.md(r"""
     ## Your cache writes Shakespeare
 
-    Two functions, and the real model can use them. The loop below is the whole of it: it asks
-    `next_inputs` what to feed, and every head of every layer attends with `cached_attention`. It feeds
-    the prompt one token at a time, since your attention takes one; lesson 1 takes more.
+    Your two functions are enough to run the real model. The loop below asks `next_inputs` which
+    tokens to feed, and every head of every layer attends with `cached_attention`. It feeds the prompt
+    one token at a time, because your attention takes one token; in lesson 1 it will take a chunk.
     """)
     return
 
@@ -282,7 +297,7 @@ def _():
 @app.cell
 def _(Cache):
     def generate_with_cache(model, prompt, max_new_tokens, next_inputs, cached_attention):
-        """Continue `prompt` greedily: the new tokens, and the logits (N, V) each was taken from."""
+        """Continue `prompt` greedily. Returns the new tokens and their logits (N, V)."""
         cache = Cache(cached_attention)
         tokens, num_cached, all_logits = list(prompt), 0, []
         while len(tokens) < len(prompt) + max_new_tokens:
@@ -317,11 +332,11 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## How much time does it save?
+    ## How much time does the cache save?
 
-    Here both ways write 200 characters, once, on the machine that you are sitting at. The cached
-    run is the engine's: your attention grows its tensors by copying them, which is right but slow,
-    and the engine writes into memory that it reserved beforehand.
+    Both ways now write 200 characters on your machine. The cached run is the engine's: your attention
+    copies its whole cache at every step, which is correct but slow, while the engine writes into
+    memory that it reserved at the start.
     """)
     return
 
@@ -338,11 +353,11 @@ def _():
     after(
         "l00.tokens_computed",
         mo.md(r"""
-        Counted in tokens, 200 characters cost 598 times as much as one without a cache, and 5 times as much
-        with it: that is the answer to the question at the top. But look at
-        the last column. At 200 characters the cache computes 120 times fewer tokens, and the time saved is
-        nowhere near 120 times. A decode computes *one* token, and still it takes a good part of what a step
-        of fifty takes. Where does the time go?
+        Generating 200 characters costs 598 times the work of one character without a cache, and 5
+        times with it, counted in tokens. That answers the question at the top. But look at the last
+        column: after 200 characters, the cache has saved 120 times the tokens and far less than 120
+        times the time. A decode computes *one* token, yet it takes a good part of the time of a step
+        that computes fifty. Where does that time go?
         """),
     )
     return
@@ -351,22 +366,35 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## A step has a price, however little is in it
+    ## What a step costs
 
-    Measure steps of different sizes and the points lie close to a line that does not start at zero:
+    This is the cost model of the whole course:
 
-    > cost of a step = fixed + (number of tokens) × (cost per token)
+    > cost of a step = max(weight read, arithmetic) + overhead
 
-    On a CPU the fixed part is Python, and dozens of small operations that have to be started one by
-    one. On a GPU there is something else. The arithmetic of one token is over long before its weights
-    have arrived: every step reads *all* weights from memory once, whether for one token or for a
-    hundred. Up to the knee, where the arithmetic takes as long as the reading, more tokens cost nearly
-    nothing.
+    - **Weight read.** A step reads *all* weights from memory once, whether it computes one token or a
+      hundred.
+    - **Arithmetic.** It grows with the number of tokens in the step. It overlaps with the weight
+      read, so only the longer of the two counts.
+    - **Overhead.** Python, scheduling and the launch of many small operations, once per step.
 
-    Below are steps of our model that were timed on a CPU, with the line that lies nearest to them, and
-    an 8-billion-parameter model on a large GPU, modelled. Switch between the two, and move along the
-    line with the arrow keys. (At the far right the points leave the line: those are prefills, and in a long one each token also has to
-    attend to all the tokens before it.)
+    Every modelled time in the course comes from one of two presets (`nanogpt/clock.py`):
+
+    | modelled | weight read | arithmetic per token | overhead |
+    |:---|---:|---:|---:|
+    | our model on a server CPU, fitted to measured steps | 0 | 29.4 µs | 0.46 ms |
+    | an 8-billion-parameter model on a large GPU | 4.8 ms | 32 µs | 0.5 ms |
+
+    Attention also reads the K/V of each request's context, which adds 0.09 µs (CPU) or 0.04 µs (GPU)
+    per token of context.
+
+    On the GPU, the arithmetic of 150 tokens takes as long as the weight read. This point is the
+    **knee**. Decodes lie to its left: they are **memory-bound**, and another token in the step costs
+    almost nothing. The prefill of a long prompt lies to its right: it is **compute-bound**, and its
+    time grows with its tokens.
+
+    Move along the lines with the arrow keys. The dots are steps of our model that were timed once on
+    a CPU.
     """)
     return
 
@@ -376,38 +404,40 @@ def _(StepCost, step_costs):
     cpu, gpu = step_costs()
     StepCost(
         [cpu, gpu],
-        title="What a step costs",
+        title="Time of a step, by the tokens in it",
         max_tokens=256,
         question="What does the second token of a step cost? And the tenth?",
     )
-    return cpu, gpu
-
-
-@app.cell(hide_code=True)
-def _(cost_table, cpu, gpu):
-    mo.md(cost_table(cpu, gpu))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    So a decode alone wastes nearly the whole step. The way out is to let other requests in: **one
-    step computes one token for each of them.** That is batching, and it is where the throughput of
-    every serving engine comes from. It is also where the cost of the cache comes back:
-    each of them needs its K/V in memory.
+    | decodes in the step | our model on a CPU, modelled | tokens per second | a large GPU, modelled | tokens per second |
+    |---:|---:|---:|---:|---:|
+    | 1 | 0.5 ms | 2,027 | 5.3 ms | 189 |
+    | 8 | 0.7 ms | 11,442 | 5.3 ms | 1,509 |
+    | 32 | 1.4 ms | 22,779 | 5.3 ms | 6,038 |
+    | 128 | 4.2 ms | 30,280 | 5.3 ms | 24,151 |
+    | 256 | 8.0 ms | 32,038 | 8.7 ms | 29,452 |
+
+    So a step with a single decode wastes nearly all of its time. The remedy is to let other requests
+    into the step: **one step computes one token for each of them.** This is batching, and most of a
+    serving engine's throughput comes from it. Its price is memory, because each of these requests
+    needs its K/V there.
 
     ## Which request waits for which?
 
-    Batching needs one more decision. Requests ask for different numbers of tokens. Say there are
-    three **slots**, so three requests can be in a step, and six requests wait from the beginning:
+    Say there are three **slots**, so three requests can share a step, and six requests wait from the
+    beginning:
 
     | request | 0 | 1 | 2 | 3 | 4 | 5 |
     |---|---|---|---|---|---|---|
     | tokens to generate | 9 | 3 | 3 | 2 | 6 | 4 |
 
-    **Static batching** takes three, runs them until the longest is done, then takes the next three.
-    **Continuous batching** fills a slot in the very next step after it falls free.
+    **Static batching** starts three requests, runs them until the longest is done, then starts the
+    next three. **Continuous batching** refills a slot in the step after it becomes free.
     """)
     return
 
@@ -417,7 +447,7 @@ def _():
     predict(
         "l00.last_request",
         "Six requests of 9, 3, 3, 2, 6 and 4 tokens, three slots. After how many steps is the "
-        "**last** request done, statically and continuously batched?",
+        "**last** request done, with static and with continuous batching?",
         [
             "static 27, continuous 9",
             "static 15, continuous 12",
@@ -425,10 +455,10 @@ def _():
             "static 12, continuous 9",
         ],
         2,
-        "Static: the first batch lasts as long as its longest, 9 steps, the second 6: 15. "
-        "Continuous: while request 0 takes its 9 steps, all the others fit into the two slots beside "
-        "it. 27 tokens in three slots need at least 9 steps, so it cannot be done faster. (27 steps would "
-        "be one request at a time.)",
+        "Static: the first batch lasts as long as its longest request, 9 steps, and the second "
+        "batch 6, together 15. Continuous: while request 0 runs for 9 steps, the other five fit "
+        "into the two slots beside it. No schedule is faster, because 27 tokens in three slots need "
+        "at least 9 steps. (27 steps would be one request at a time.)",
     )
     return
 
@@ -436,8 +466,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Now write down when each request is done. One function for both, so that you see how little has
-    to change.
+    Write one function that says, for both kinds of batching, when each request is done.
     """)
     return
 
@@ -450,7 +479,7 @@ def _():
 
 @app.function
 def finish_steps(lengths: list[int], slots: int, continuous: bool) -> list[int]:
-    """Return, for each request, after how many steps it is done."""
+    """Return, for each request, the number of steps after which it is done."""
     raise NotImplementedError("Exercise 0.3: when is each request done?")
 
 
@@ -470,7 +499,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The real engine can do both. The only difference is when it is handed the next requests.
+    The real engine can batch both ways; only the moment differs at which it receives requests.
     """)
     return
 
@@ -489,7 +518,7 @@ def _(
     _kinds = (("Static batching", False), ("Continuous batching", True))
     _engine = [engine_finish_steps(model, kind) for _, kind in _kinds]
     _drawn, _whose = _engine, "the real engine's steps"
-    batching_note = "The picture shows what the real engine did. Once your `finish_steps` is written, it shows yours."
+    batching_note = "The picture shows the real engine's steps. Once you have written `finish_steps`, it shows your steps."
     if finish_steps_attempt.started:
         _yours = [
             call(finish_steps_attempt.function, (WAITING, SLOTS, kind)).value for _, kind in _kinds
@@ -499,19 +528,19 @@ def _(
                 batching_side("yours", _answer)
             _drawn, _whose = _yours, "your finish_steps"
             _agree = (
-                "agrees with it: the same steps for all six"
+                "agrees: it finishes all six requests after the same steps"
                 if [list(each) for each in _yours] == _engine
-                else f"says otherwise: {_engine[0]} static and {_engine[1]} continuous"
+                else f"finishes them after other steps: {_engine[0]} static and {_engine[1]} continuous"
             )
-            batching_note = f"The picture is drawn from **your** `finish_steps`. The real engine, run on the same requests, {_agree}."
+            batching_note = f"The picture is drawn from **your** `finish_steps`. The real engine, given the same requests, {_agree}."
         except (ValueError, TypeError) as _problem:
-            batching_note = f"Your `finish_steps` could not be drawn: {_problem}. The picture shows what the real engine did."
+            batching_note = f"Your `finish_steps` could not be drawn: {_problem}. The picture shows the real engine's steps."
     after(
         "l00.last_request",
         Batching(
             *(batching_side(kind[0], done) for kind, done in zip(_kinds, _drawn, strict=True)),
             title=f"Six requests in three slots: {_whose}",
-            question="Which requests are done earlier with continuous batching?",
+            question="Which requests finish earlier with continuous batching?",
         ),
     )
     return (batching_note,)
@@ -528,14 +557,14 @@ def _():
     after(
         "l00.last_request",
         mo.md(r"""
-        Both sides compute the same 27 tokens. Static batching spreads them over 15 steps and leaves 18
-        of its 45 slot-steps idle; continuous batching needs 9 steps and leaves none. And look at request
-        3, which wants two tokens: it is done after 11 steps on one side and after 5 on the other. What
-        gains most is a short request behind a long one.
+        Both sides compute the same 27 tokens. Static batching needs 15 steps and leaves 18 of its 45
+        slot-steps idle; continuous batching needs 9 steps and leaves none idle. Request 3 wants two
+        tokens: it finishes after 11 steps on one side and after 5 on the other. A short request behind
+        a long one gains most.
 
-        Six requests that fit this well were chosen for the picture. With lengths that are all equal,
-        both sides are the same. The more the lengths differ, the more is gained; and they are not known
-        beforehand, because a text ends when the model says so.
+        These lengths were chosen to fit well, and with equal lengths both sides are the same. In
+        practice lengths differ, and no engine knows them beforehand: a text ends when the model says
+        so.
         """),
     )
     return
@@ -544,18 +573,19 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## What one feels while one waits
+    ## Latency as the user sees it
 
-    Throughput is not felt by the person who reads an answer on a screen. Three other things are, all
-    of them read off the clock:
+    A user who reads an answer on a screen does not notice throughput. That user notices three other
+    numbers:
 
     - **TTFT**, time to first token: from the arrival of the request to its first token.
-    - **ITL**, inter-token latency: the gap between two tokens of the same request. Each gap is one.
+    - **ITL**, inter-token latency: the gap between two tokens of the same request. Each gap is one
+      ITL sample.
     - **TPOT**, time per output token: the mean of a request's gaps.
 
-    The real engine now serves four requests with continuous batching. Request 3 arrives last, when
-    requests 0, 1 and 2 are in the middle of their texts, and has by far the longest prompt: 354 tokens
-    against 15 to 28. Its prefill is one step.
+    The real engine now serves four requests with continuous batching. Request 3 arrives last, while
+    requests 0, 1 and 2 are generating, and has by far the longest prompt: 354 tokens against 15 to 28.
+    Its prefill is one step.
     """)
     return
 
@@ -564,17 +594,17 @@ def _():
 def _():
     predict(
         "l00.whose_gaps",
-        "Request 3 arrives with its long prompt. In whose gaps between tokens will that show?",
+        "Request 3 arrives with its long prompt. In which requests' gaps will that show?",
         [
             "In its own: its first gap is the longest",
-            "In those of requests 0, 1 and 2: one gap of each gets long",
+            "In those of requests 0, 1 and 2: each has one long gap",
             "In no gap: only request 3's first token comes late",
             "In all gaps from then on, a little in each",
         ],
         1,
-        "Every request in a step waits until the step is over. The one that computes the long prompt "
-        "takes several times as long as the others, and requests 0, 1 and 2 each get their next token "
-        "only at its end. Request 3 itself pays in its TTFT: it has no gap before its first token.",
+        "Every request in a step waits until the step is over. The step with the long prompt takes "
+        "about twenty times as long as the others, and requests 0, 1 and 2 get their next token "
+        "only at its end. Request 3 pays in its TTFT: it has no gap before its first token.",
     )
     return
 
@@ -612,22 +642,17 @@ def _(all_request_metrics, served):
             f"| {each.tpot_us / 1000:.1f} ms |"
         )
 
-    _worst = max(_metrics, key=lambda each: max(each.itls_us))
-    _gap, _least = max(_worst.itls_us), min(_worst.itls_us)
-    _step = next(step for step in served.steps if step.end_us - step.start_us == _gap)
     _lines = [
         "| request | prompt tokens | TTFT | smallest gap (ITL) | largest gap (ITL) | TPOT |",
         "|---:|---:|---:|---:|---:|---:|",
         *(_row(each) for each in _metrics),
         "",
-        f"*Times modelled by the costs of {served.clock.name}, so that they are the same wherever "
-        "you run this.*",
+        f"*Times modelled by the preset of {served.clock.name}, the same wherever you run this.*",
         "",
-        f"Step {_step.step} computed {_step.used_tokens} tokens, nearly all of them request 3's "
-        "prompt. Requests 0, 1 and 2 each wanted one token of it, and waited "
-        f"{_gap / 1000:.1f} ms for it instead of {_least / 1000:.1f} ms. TPOT spreads that one gap "
-        "over all the others: it tells you that something was slow. Only the largest gap tells you "
-        "that the text stood still, and that is what one remembers who reads it.",
+        "Step 9 computed 357 tokens, of which 354 are request 3's prompt. Requests 0, 1 and 2 each "
+        "got one token from it and waited 11.0 ms for a step that otherwise takes 0.6 ms. TPOT "
+        "spreads that gap over all the others, so it only tells you that something was slow. The "
+        "largest gap tells you that the text stood still, which is what the user remembers.",
     ]
     after("l00.whose_gaps", mo.md("\n".join(_lines)))
     return
@@ -636,154 +661,164 @@ def _(all_request_metrics, served):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where it loses
+    ## What the cache costs in memory
 
-    **The cache trades work for memory.** Every token of every running request holds its keys and
-    values in every layer. Per token that is
+    Every token of every running request has keys and values in every layer:
 
-    > 2 (K and V) × L layers × C channels of K and V × bytes per number
+    > KV bytes per token = 2 (K and V) × layers × KV heads × head size × bytes per number
 
-    and it adds up faster than one expects. C counts the heads that K and V have; Llama 3 has fewer of
-    those than of queries, and the table counts them so.
-
-    | model | 2 × L × C × bytes | per token | a full context |
+    | model | product | KV bytes per token | a full context |
     |:---|:---|---:|---:|
-    | ours, float32 | 2 × 4 × 128 × 4 | 4,096 bytes | 512 tokens: 2 MiB |
-    | OPT-13B, 16 bit | 2 × 40 × 5120 × 2 | 819,200 bytes | 2,048 tokens: 1.6 GiB |
-    | Llama-3-8B, 16 bit | 2 × 32 × (8 × 128) × 2 | 131,072 bytes | 8,192 tokens: 1 GiB |
+    | ours, float32 | 2 × 4 × (4 × 32) × 4 | 4,096 | 512 tokens: 2 MiB |
+    | OPT-13B, 16 bit | 2 × 40 × (40 × 128) × 2 | 819,200 | 2,048 tokens: 1.6 GiB |
+    | Llama-3-8B, 16 bit | 2 × 32 × (8 × 128) × 2 | 131,072 | 8,192 tokens: 1 GiB |
+    | DeepSeek-V3, 16 bit | 61 × (512 + 64) × 2 | 70,272 | 131,072 tokens: 8.6 GiB |
 
-    *Arithmetic on published sizes; the vLLM paper (section 3) works out the same 800 KB per token for
-    OPT-13B.* Our whole model weighs 3.3 MiB. Two requests with a full context hold 4 MiB.
+    *Arithmetic on published sizes.* Our whole model weighs 3.3 MiB; two requests with a full context
+    hold 4 MiB. The number of KV heads matters most:
 
-    So memory, and not arithmetic, usually decides how many requests share a step. What to do when
-    it is full is the subject of lesson 2.
+    - **MHA**, multi-head attention (ours, OPT): each query head has its own K and V.
+    - **GQA**, grouped-query attention (Llama 3): four query heads share one KV head. Llama-3-8B has 32
+      query heads, so with MHA it would need 524,288 bytes per token.
+    - **MLA**, multi-head latent attention (DeepSeek): all heads compute their K and V from one cached
+      vector per token and layer, of 512 + 64 numbers.
 
-    **The cache saves no reading.** A decode computes one token, but its query meets every key of the
-    context. Long texts still get slower with every token, only far more gently.
+    ## How many requests does one GPU serve?
 
-    **Continuous batching lets every request in, long prompts too.** One prefill, and what else is
-    in its step waits for it. Static batching does not have this problem within a batch. Lesson 1
-    has a cure.
-
-    ## Bug or rounding?
-
-    In June 2025 nanoGPT was offered a KV cache, as pull request #613. Its author reported: with the
-    cache the outputs are coherent, but *not exactly the same* as without it, although the seed is.
-    They should be, the report goes on, and it needs to be found out whether that is a bug. At the
-    time of writing, the pull request is open and so is the question.
-
-    You have just seen a cache agree with the oracle. So what would you advise?
+    Two limits set the size of the batch. **Memory:** the weights take their part, and the K/V of all
+    requests has to fit into the rest. **The ITL limit:** each further request adds bytes to read and
+    arithmetic to do, so the step takes longer for everyone. Work out which limit comes first.
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    predict(
-        "l00.bug_or_rounding",
-        "With the cache, the text reads well but differs from the text without it. Which **one** "
-        "experiment tells a bug from rounding?",
-        [
-            "Try ten more seeds and count how often the texts differ",
-            "Set the temperature to 0 and compare the texts",
-            "Compare the logits in float32 and again in float64",
-            "Compare the validation loss with and without the cache",
-        ],
-        2,
-        "Rounding shrinks when the numbers get finer; a bug does not care how fine they are. Seeds "
-        "and texts only show **that** something differs, and one flipped character changes all that "
-        "follow. A loss averages a small bug away.",
-    )
+    task("l00.capacity")
+    return
+
+
+@app.function
+def capacity(
+    gpu_bytes: int,
+    weight_bytes: int,
+    kv_bytes_per_token: int,
+    bytes_per_us: int,
+    token_us: int,
+    prompt_len: int,
+    output_len: int,
+    itl_limit_us: int,
+) -> tuple[int, int, float]:
+    """Return `(kv_tokens, batch_size, tokens_per_s)` of one GPU that only decodes."""
+    raise NotImplementedError("Exercise 0.4: which limit comes first?")
+
+
+@app.cell(hide_code=True)
+def _():
+    capacity_attempt = attempt("l00.capacity", lambda: capacity)
+    capacity_attempt
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l00.bug_or_rounding",
-        mo.md(r"""
-        Floating-point sums depend on their order, and a matrix product over one row may add in another
-        order than one over fifty. So even a perfect cache gives slightly different logits. That matters
-        only where two tokens are nearly tied, or where the random draw falls right between them. Then
-        another character is chosen, and from there on it is another text.
-
-        The experiment below is done twice: on the engine's cache, and on one with a real bug, a classic
-        one. Its decodes are placed **one position too far to the right**. Read its text first: would you
-        have noticed?
-        """),
-    )
-    return
-
-
-@app.cell
-def _(chunk_inputs):
-    def one_position_late(tokens, num_computed_tokens, num_scheduled_tokens):
-        """The reference's chunk inputs, with a defect: after the first step, positions are off by one."""
-        ids, positions, sample = chunk_inputs(tokens, num_computed_tokens, num_scheduled_tokens)
-        if num_computed_tokens > 0:
-            positions = [position + 1 for position in positions]
-        return ids, positions, sample
-
-    return (one_position_late,)
-
-
-@app.cell(hide_code=True)
-def _(Policies, bug_or_rounding, one_position_late, prompt):
-    caches = {
-        "the engine's cache": Policies(),
-        "positions off by one": Policies(chunk_inputs=one_position_late),
-    }
-    after("l00.bug_or_rounding", mo.md(bug_or_rounding(prompt, caches)))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l00.bug_or_rounding",
-        mo.md(r"""
-        The first row shrinks with every finer kind of number: rounding. The second hardly moves: a bug.
-
-        Float32 can promise that a right cache is *close*, and it cannot promise the same text for ever.
-        Float64 makes flips so rare that we test our engine with it, token for token. In 16 bits, which
-        is what nanoGPT's `sample.py` computes in by default, rounding alone can change a text. Pull
-        request #613 was also tried on a CPU, where `sample.py` computes in float32; there rounding is a
-        far less likely excuse. We do not know which it was. Now you know how to find out.
-
-        The same question came to Hugging Face transformers (issue #25420). A maintainer's answer there:
-        a cache does change the logits, in most models and at all precisions; in float32 it can hardly
-        be seen, in 16 bits it is no longer negligible.
-        """),
-    )
+    hints("l00.capacity")
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## How production engines do it
+    Here is `capacity` for an 8-billion-parameter model: 16 GB of weights on a GPU with 80 GB and
+    3.35 TB/s, 32 µs of arithmetic per token, prompts of 1,000 tokens and outputs of 200.
 
-    - **Orca** (Yu et al., *Orca: A Distributed Serving System for Transformer-Based Generative
-      Models*, OSDI 2022, section 3) brought continuous batching under the name of *iteration-level
-      scheduling*: the scheduler decides anew before every step. Its second idea, *selective
-      batching*, is why requests of different length can share one: every Linear sees all tokens
-      in one flat row, and only attention asks which request they belong to. Our packed executor
-      (`nanogpt/executors/packed.py`) does exactly this.
-    - **vLLM** (Kwon et al., *Efficient Memory Management for Large Language Model Serving with
-      PagedAttention*, SOSP 2023) started from the table above: engines reserved a request's memory
-      ahead, in one piece. Of their KV memory 20 percent held tokens where that was a full context, and
-      38 percent even where the length of every answer was known (Figure 2). Paging gives out small
-      blocks instead. Our engine reserves a full context, because that is easier to see through.
-    - Your `cached_attention` copies the whole cache at every step. Hugging Face transformers'
-      default cache (`DynamicCache`) does that too, in the same `torch.cat`. Serving engines write
-      into memory that they reserved at the start.
+    | KV bytes per token | ITL limit | KV tokens | batch | tokens per second | the batch is limited by |
+    |---:|---:|---:|---:|---:|:---|
+    | 524,288 (MHA) | 50 ms | 122,070 | 101 | 4,254 | memory |
+    | 131,072 (GQA) | 50 ms | 488,281 | 406 | 17,031 | memory |
+    | 131,072 (GQA) | 15 ms | 488,281 | 217 | 14,501 | the ITL limit |
+    | 70,272 (as with MLA) | 50 ms | 910,746 | 758 | 31,250 | memory |
+
+    GQA quadruples the batch and with it the throughput. In the last row arithmetic takes longer than
+    reading, so the decodes have become compute-bound. Prefills are left out: each prompt of 1,000
+    tokens takes 32 ms of arithmetic from the decodes.
+
+    ## Where it loses
+
+    - **The cache saves no reading.** A decode computes one token, but its query attends to every key
+      of the context. Tokens still get slower as the text grows, only much more gradually.
+    - **Memory fills up.** Every running request needs more K/V at each step. Lesson 2 will decide
+      which request has to give way.
+    - **A long prefill delays every request in its step.** Continuous batching admits long prompts
+      among running texts; static batching does not. Lesson 1 will cut them into chunks.
+
+    /// details | Bug or rounding? An open question about nanoGPT's cache
+
+    In June 2025 nanoGPT was offered a KV cache (pull request #613). Its author reported that with the
+    same seed the outputs are coherent, but *not exactly the same* as without the cache, and asked
+    whether that is a bug. When we last looked, the pull request and the question were open.
+
+    Comparing texts or losses cannot answer it: one flipped character changes the rest of the text, and
+    a mean hides a small bug. **Compare the logits in float32 and again in float64.** Rounding shrinks
+    with finer numbers, and a bug does not. We ran the engine's cache, and a cache with a classic bug:
+    its decodes are placed one position too far to the right.
+
+    | largest difference of any logit from the oracle's | bfloat16 | float32 | float64 |
+    |:---|---:|---:|---:|
+    | the engine's cache | 0.1 | 0.00005 | 0.00000000000004 |
+    | positions off by one | 0.9 | 0.5 | 0.5 |
+
+    The text of the broken cache still reads well: "what light through yonder window the state, And
+    therefore the sentence of". So a correct cache in float32 promises *close* logits, not the same
+    text for ever. Our tests compare token for token in float64, where ties almost never flip. In 16
+    bits, the default of nanoGPT's `sample.py`, rounding can change a text. The same question came to
+    Hugging Face transformers (issue #25420), and a maintainer answered that a cache changes the logits
+    of most models: hardly visibly in float32, no longer negligibly in 16 bits.
+    ///
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What you now know
+
+    - Without a cache, every step computes all tokens so far, so the work grows with the square of
+      the length. With a cache each token is computed once, because its key and value never change.
+    - A step costs max(weight read, arithmetic) + overhead. Prefills are compute-bound, decodes
+      memory-bound.
+    - Therefore requests share steps, and a finished request gives its slot to the next one at once.
+    - TTFT and the largest ITL show what a user notices. TPOT hides a stall.
+    - KV bytes per token, memory and the ITL limit set the batch and the tokens per second.
+
+    ## The same in vLLM and SGLang
+
+    | here | vLLM | SGLang |
+    |:---|:---|:---|
+    | `Engine.step` | `EngineCore.step`, `vllm/v1/engine/core.py` | `Scheduler.event_loop_normal`, `srt/managers/scheduler.py` |
+    | slots, `max_batch_size` | `--max-num-seqs` (1,024 on GPUs of 70 GiB or more, else 256) | `--max-running-requests` |
+    | memory for K/V | `--gpu-memory-utilization` 0.92, minus weights and activations, measured at start-up | `--mem-fraction-static` |
+    | TTFT, ITL | `vllm:time_to_first_token_seconds`, `vllm:inter_token_latency_seconds` | `sglang:time_to_first_token_seconds`, `sglang:inter_token_latency_seconds` |
+
+    - At start-up vLLM logs "GPU KV cache size: … tokens" and SGLang `max_total_num_tokens`, the first
+      number of your `capacity`.
+    - By default both engines plan the next step while the GPU runs this one; ours waits. In SGLang
+      prefills and decodes share a step only with `--enable-mixed-chunk`.
+    - **Orca** (Yu et al., OSDI 2022) introduced continuous batching as *iteration-level scheduling*.
+      Its *selective batching* puts all tokens of a step into one flat row and separates the requests
+      only in attention, as `nanogpt/executors/packed.py` does.
+    - **PagedAttention** (Kwon et al., SOSP 2023, Figure 2): when a full context was reserved per
+      request, only 20 % of KV memory held tokens; even knowing every answer's length, only 38 %.
+      Lesson 7 will build its blocks.
+
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
     ## What comes next
 
-    You have a cache, a batch that is always full, and three numbers that say how it feels. You also
-    have a picture of one long prompt that makes every other request wait. In
-    [lesson 1](/?file=l01_chunked_prefill.py) you cut that prompt into chunks, and find out what it
-    costs.
+    One long prompt makes every other request wait. In
+    [lesson 1](/?file=l01_chunked_prefill.py) you cut that prompt into chunks and find out what
+    chunking costs.
 
     [Back to the course's front page](/?file=index.py&view-as=present)
     """)

@@ -57,8 +57,7 @@ def _():
     )
     from course.replay import replays
     from nanogpt import Engine, EngineConfig, Policies, Request, load_model, planning
-    from nanogpt.clock import SERVER_CPU, CostClock, WallClock
-    from nanogpt.experiments.machines import LARGE_GPU
+    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
     from nanogpt.experiments.trace_metrics import request_metrics, summary
     from nanogpt.experiments.whole_prompts import plan_whole_prompts
     from nanogpt.policies import masks
@@ -143,8 +142,7 @@ def _():
 
     The times are *modelled*: the engine really ran our small model, and a clock charged each step
     what it would cost an 8-billion-parameter model on a data-centre GPU, one of our prompt tokens
-    standing for 16 of a real prompt. The formula is in `nanogpt/clock.py`, its five numbers in
-    `nanogpt/experiments/machines.py`.
+    standing for 16 of a real prompt. The formula and its five numbers are in `nanogpt/clock.py`.
 
     The idea of this lesson: **cut the prompt into chunks**, one per step, beside the decodes. No step
     may compute more than a **token budget**. With a budget of 32 and four decodes, 28 tokens are

@@ -17,24 +17,24 @@ def _():
     mo.md(r"""
     # 4b · What a window costs
 
-    *30 minutes. Builds on lesson 4: windows and sinks. You write one function.*
+    *25 minutes. Builds on lesson 4: windows and sinks. You write one function.*
 
-    Afterwards you can say what a window does to a model's text without being flattered by your own
-    metric, and why it does it.
+    Afterwards you can measure what a window does to a model's text, with a metric that does not
+    flatter you, and explain why it does it.
 
-    ## What can a token still know?
+    ## What can the model still know about an evicted token?
 
-    In lesson 4 a token with a window of W sees itself and the W tokens before it, and what no later
-    token will see is evicted. The sliding-window post that both lessons grew from
-    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)) asks the right
-    question: *what do you lose?* Begin with a single token that has left the window.
+    In lesson 4 a token with a window of W attends to itself and to the W tokens before it. Eviction
+    frees the K/V that no later token will attend to. The sliding-window post that both lessons grew
+    from ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)) asks the right
+    question: *what do you lose?* Start with one token that has left the window.
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    from course.lesson_data.l04_exhibits import end_of_the_table
+    from course.engine_loop import engine_loop
     from course.lesson_data.l04b_heads import (
         added_by_layer,
         keeping_table,
@@ -61,7 +61,7 @@ def _():
         added_by_layer,
         cost_chart,
         costs,
-        end_of_the_table,
+        engine_loop,
         keeping_table,
         layers_table,
         load_model,
@@ -82,19 +82,20 @@ def _(load_model, moves):
     _moves = moves(load_model().double())
     predict(
         "l04.far_token",
-        "A window of W = 8 and four layers. The token that lies **20 positions back** becomes another one. It has "
-        "left the window, and its K/V has been evicted. Can the logits of the next token change?",
+        "A window of W = 8 and four layers. You change the token **20 positions back**. It has left "
+        "the window, and its K/V has been evicted. Can the logits of the next token change?",
         (
-            "No: nothing in memory knows that token any more",
+            "No: nothing in memory was computed from that token",
             "No, as long as it is not a sink",
-            "Yes: entries that are still kept were made from entries that saw it",
+            "Yes: K/V that is still cached was computed from tokens that attended to it",
             "Yes, but only by rounding",
         ),
         2,
-        "The largest change of any logit of the trained model, by how far back the changed token lies: "
+        "The K/V of an upper layer is computed from the outputs of the layers below, so information "
+        "moves **W positions per layer**: 4 × 8 = 32 positions back, and not one further. The largest "
+        "change of any logit of the trained model, by the distance of the changed token: "
         + ", ".join(f"{distance} back: {change:.2g}" for distance, change in _moves.items())
-        + ". The K/V of the upper layers are made of what lower layers saw, so what the model knows reaches **W per layer**, 4 × 8 = 32 "
-        "back, and ends there exactly.",
+        + ".",
     )
     return
 
@@ -107,10 +108,10 @@ def _(ReceptiveField):
             8,
             4,
             41,
-            "What the last token can know about, W = 8, layer by layer",
+            "Positions that reach the last token, W = 8, layer by layer",
             query=40,
             probe=20,
-            question="How far back does the last token's knowledge reach?",
+            question="From how far back does information reach the last token?",
         ),
     )
     return
@@ -119,12 +120,28 @@ def _(ReceptiveField):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Two readings of one text
+    The engine evicts in the step's `update`, but the text changes in the marked line: `execute` runs
+    attention over the K/V that the window has left. This lesson measures what that line then gets
+    wrong.
+    """)
+    return
 
-    Memory was easy to measure. Quality is where one deceives oneself. Here is the plain way: let
-    the model read a text that exists, twice, with everything and under the window, and ask at every
-    place what it expects next. No text is generated, so nothing can drift apart. The field calls
-    this *teacher-forced*.
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.executor.execute(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## How do you measure what a window costs?
+
+    Memory was easy to measure. Quality is where you can fool yourself. The plain way: let the model
+    read an existing text twice, once with its full context and once under the window, and compare at
+    every position what it expects next. No text is generated, so the two runs cannot drift apart. This
+    is called *teacher forcing*.
     """)
     return
 
@@ -139,7 +156,7 @@ def _():
 def compare_logits(
     full_logits: torch.Tensor, window_logits: torch.Tensor, targets: torch.Tensor
 ) -> tuple[float, float]:
-    """Return `(agreement, nll_delta)`: what a window costs on a known text."""
+    """Return `(agreement, nll_delta)`: what a window costs on an existing text."""
     raise NotImplementedError("Exercise 4b.1: greedy agreement, and the loss that the window adds")
 
 
@@ -161,18 +178,21 @@ def _(costs, model):
     _full, _by_window = costs(model)
     predict(
         "l04.cost",
-        "Six passages of 256 characters that the shipped model has never read. With its whole context its loss is "
-        f"{_full:.2f} nats per character. (Knowing nothing, it would be ln 65 = 4.17.) Now a window of **W = 16**, at which the post measures that 100 % of the text stays the same. "
-        "The loss is then",
+        "Six passages of 256 characters that the shipped model was not trained on. With its full "
+        f"context its loss is {_full:.2f} nats per character. (Guessing blindly costs ln 65 = 4.17.) "
+        "Now it gets a window of **W = 16**. The post measured that with this window 100 % of the "
+        "text stays the same. What is the loss?",
         (
             f"{_full + 0.01:.2f}: sixteen characters are nearly all it needs",
             f"about {_full + 0.2:.1f}",
             f"about {_full + 0.6:.1f}",
-            "above 2.5: it forgets most of what it has learned",
+            "above 2.5: it loses most of what it has learned",
         ),
         3,
-        f"**{_full + _by_window[16, 0][1]:.2f}.** The window adds {_by_window[16, 0][1]:.2f} nats, and in {1 - _by_window[16, 0][0]:.0%} of the places another character becomes the most likely one. "
-        f"Even W = 128 adds {_by_window[128, 0][1]:.2f}. Why that is so is the best question of this lesson; first make sure that it is measured right.",
+        f"**{_full + _by_window[16, 0][1]:.2f}.** The window adds {_by_window[16, 0][1]:.2f} nats, and "
+        f"at {1 - _by_window[16, 0][0]:.0%} of the positions another character becomes the most likely "
+        f"one. Even W = 128 adds {_by_window[128, 0][1]:.2f}. Why? First make sure that the measurement "
+        "is right.",
     )
     return
 
@@ -185,7 +205,7 @@ def _(compare_logits_attempt, cost_chart, costs, model, whose):
         "l04.cost",
         Figure(
             cost_chart(*costs(model, compare_logits_attempt), whose(compare_logits_attempt.started)),
-            "How large must a window be until it costs nothing?",
+            "How large must the window be until it costs nothing?",
         ),
     )
     return
@@ -196,19 +216,24 @@ def _():
     after(
         "l04.cost",
         mo.md(r"""
-    ### The metric lab
+    ### The metric lab: how could the post measure 100 %?
 
-    How can the post see 100 %? Both are honest measurements. Its model was trained for 120 steps
-    (`max_iters` in its file), it sampled one text of 40 tokens from one prompt, and it compared the
-    texts place by place, with the same random numbers on both sides. So here is a model of the post's
-    size, trained for 120 steps, beside the shipped one; W = 16, eight prompts of 10 characters
-    instead of one, and four ways to compare:
+    This is the post's table. One text of 40 tokens was sampled from one prompt, with the full cache
+    and under each window, with the same random numbers, and compared position by position:
 
-    - **sampled**: the post's way; the share of 40 places at which two sampled texts agree
-    - **greedy**: the same, with the most likely token each time
-    - **teacher-forced**: your `compare_logits`, on text that neither has written
-    - **needle**: a name that has spoken 90 characters ago; given the choice between it and another,
-      does the model prefer it more than if it had not spoken? Chance is 50 %.
+    | window | 8 | 16 | 32 | 48 | full |
+    |:--|--:|--:|--:|--:|--:|
+    | same tokens | 97.5 % | 100 % | 100 % | 100 % | 100 % |
+
+    Its model was trained for 120 steps (`max_iters` in its file). Below are a model of that size,
+    trained for 120 steps, and the shipped one. Both have W = 16. There are eight prompts of 10
+    characters instead of one, and four metrics:
+
+    - **sampled**: the post's metric, the share of 40 positions at which two sampled texts agree
+    - **greedy**: the same, with the most likely token at each position
+    - **teacher-forced**: your `compare_logits`, on existing text
+    - **needle**: a speaker's name from 90 characters back. Is the model more likely to let that name
+      speak than another, compared with a text in which the name did not speak? Chance is 50 %.
     """),
     )
     return
@@ -228,17 +253,16 @@ def _():
     after(
         "l04.cost",
         mo.md(r"""
-    - By the loss, **a model of 120 steps loses nothing**. It has not learned to look at anything yet,
-      so nothing can be hidden from it. What a window costs has to be measured on a model that is good.
-    - **Sampled agreement** says something else in every cell. Near-ties flip, and from the first flip
-      on two different texts are compared. The best prompt flatters, the worst one slanders, and one
-      prompt is an anecdote. **Greedy texts** part in the same way, and two that are caught in the same
-      loop agree for ever.
-    - **Teacher-forced loss** asks every place the same question, and no draw can flatter it. It is an
-      average, though: the few places that need the far past drown in it.
-    - So the **needle** asks those alone. It is what a user notices first. At W = 16 it must be gone:
-      nothing from 90 characters back can act at all (4 × 16 = 64). With 20 trials, take differences
-      below 20 % as noise. The young model's 5 % is not: it expects a name *less* that has spoken.
+    - **The model of 120 steps loses nothing**, by the loss. It has not yet learned to look far back,
+      so a window hides nothing from it. Measure a window on a model that is good.
+    - **Sampled agreement** is different in every cell. Near-ties flip, and after the first flip two
+      different texts are compared. One prompt is an anecdote. **Greedy texts** part in the same way.
+    - **Teacher-forced loss** asks the same question at every position, and no random draw can flatter
+      it. But it is a mean, and the few positions that need the far past hardly move it.
+    - The **needle** tests only those positions, which a user notices first. At W = 16 it must fail:
+      information from 90 characters back cannot reach the last token (4 × 16 = 64). With 20 trials,
+      differences below 20 % are noise. The young model's 5 % is not: it expects a name *less* after it
+      has spoken.
     """),
     )
     return
@@ -247,10 +271,10 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Why?
+    ## Why does a window cost so much?
 
-    The post says why a window should be harmless: *attention weights decay roughly exponentially
-    with distance*. If that is so, it should not matter much which layer gets the window.
+    The post explains why a window should be harmless: *attention weights decay roughly exponentially
+    with distance*. Then it should hardly matter which layer gets the window.
     """)
     return
 
@@ -261,17 +285,23 @@ def _(added_by_layer, model, weights_by_distance):
     _near = ", ".join(f"{by_distance[layer, :, :17].sum(-1).mean():.0%}" for layer in range(4))
     predict(
         "l04.layers",
-        "Give **one** of the four layers a window of 16 and let the others see everything. In which layer does that add most to the loss?",
+        "Give **one** of the four layers a window of 16, and let the other three attend to everything. "
+        "In which layer does the window add most to the loss?",
         (
             "In the first",
             "In the second or third",
             "In the last, which decides the next token",
-            "In all of them about alike",
+            "In all four about equally",
         ),
         0,
-        "Added loss: " + ", ".join(f"layer {layer} {added:+.2f}" for layer, added in added_by_layer(model).items()) + f". The weight that lies within 16 back is, layer by layer, {_near}. "
-        "Layer 0 does not decay at all: its heads spread their weight over everything there is, as if to take an **average of the text so far**. An average of 17 is not the average of 250, and every layer above was trained on the latter. "
-        f"And the first positions are no sinks here: all four together get {on_sinks.sum(-1).mean():.1%} of a head's weight. Sinks are a habit of larger models, not a law.",
+        "Added loss: "
+        + ", ".join(f"layer {layer} {added:+.2f}" for layer, added in added_by_layer(model).items())
+        + f". The attention weight within 16 positions is, layer by layer, {_near}. Layer 0 does not "
+        "decay at all: its heads spread their weight over the whole text, as if to **average** it. An "
+        "average of 17 tokens is not the average of 250, and the layers above were trained on the "
+        "latter. The first positions are not sinks here: all four together get "
+        f"{on_sinks.sum(-1).mean():.1%} of a head's weight. Sinks are a habit of larger models, not a "
+        "law.",
     )
     return by_distance, on_sinks
 
@@ -285,7 +315,7 @@ def _(AttentionByDistance, by_distance, on_sinks):
             16,
             "Attention weight by distance, six unread passages",
             sink_weights=on_sinks.tolist(),
-            question="Which heads look beyond the window's cut?",
+            question="Which heads attend beyond the window?",
         ),
     )
     return
@@ -296,9 +326,10 @@ def _(layers_table, model):
     after(
         "l04.layers",
         mo.md(
-            "So do not treat all layers alike. Layer 0 keeps everything, the other three get a window:\n\n"
+            "So the layers need different treatment. Layer 0 keeps everything, and the other three get "
+            "a window:\n\n"
             + layers_table(model)
-            + "\n\nGemma 2 and 3 and gpt-oss are built, and trained, that way: layers with a window and layers without, mixed."
+            + "\n\nGemma 2 and 3 and gpt-oss are trained this way, with windowed and full layers mixed."
         ),
     )
     return
@@ -310,18 +341,21 @@ def _(model, seventeen):
     _all_64, _window_64, _fresh_64 = seventeen(model, 64)
     predict(
         "l04.seventeen",
-        "With W = 16 the model sees 17 characters. Now give it **the same 17 characters as a text of their own**, "
-        "read afresh from position 0, for each prediction anew. Its loss?",
+        "With W = 16 a token attends to 17 characters. Now give the model **the same 17 characters as a "
+        "text of their own**, read anew from position 0 for each prediction. What is its loss?",
         (
-            "The same as under the window: the same 17 characters, the same knowledge",
-            "About halfway between that and the whole context",
-            "Within 0.1 of the whole context, as if it had seen everything",
-            "Worse than under the window: it has lost its place in the text",
+            "The same as under the window: the same 17 characters",
+            "About halfway between the window and the full context",
+            "Within 0.1 of the full context",
+            "Worse than under the window: it no longer knows its position in the text",
         ),
         2,
-        f"**{_fresh:.2f}**, where it has {_all:.2f} with everything and {_window:.2f} under the window, all three where a full window lies behind. (W = 64: {_fresh_64:.2f}, {_all_64:.2f}, {_window_64:.2f}.) "
-        "Seventeen letters are nearly all that this model needs. What the window took away was not information. It left the model in a state that it has never been in: position 200, with no past. "
-        "The price of reading afresh is 17 tokens computed for each one generated, which is lesson 0 undone.",
+        f"**{_fresh:.2f}**, against {_all:.2f} with the full context and {_window:.2f} under the window, "
+        "measured where a full window lies behind the token. "
+        f"(W = 64: {_fresh_64:.2f}, {_all_64:.2f}, {_window_64:.2f}.) So 17 characters are nearly all "
+        "that this model needs, and the window did not take away the information. It left the model in "
+        "a state that never occurred in training: position 200 with no past. Reading anew costs 17 "
+        "tokens for each generated one, which gives up the cache of lesson 0.",
     )
     return
 
@@ -331,13 +365,17 @@ def _(twins_table):
     after(
         "l04.seventeen",
         mo.md(
-            "That is the surprise to take home: **a window at run time does not fail because the far past matters, but because the model has never lived without one.** "
-            "(StreamingLLM, Figure 1, saw the same on large models: a window alone collapses, a window that is recomputed for each token holds.) "
-            "Then a model that has should not mind. Two twins of the post's size (4 layers, 32 channels), the same 6,000 steps, the same batches; one was trained with full attention, "
-            "the other under a mask of W = 16 (`lessons/data/small_models.md`):\n\n"
+            "**For this model's average loss, a window at run time fails because the model has never "
+            "been trained with one, not because the far past matters.** Recall is the exception: the "
+            "needle does need the far past. (StreamingLLM, Figure 1, found the same on large models: a "
+            "window by itself collapses, and a window that is recomputed for each token holds.)\n\n"
+            "Then a model that was trained with a window should not mind. Here are two models of the "
+            "post's size (4 layers, 32 channels), trained for the same 6,000 steps on the same batches, "
+            "one with full attention and one under a mask of W = 16 (`lessons/data/small_models.md`):\n\n"
             + twins_table()
-            + "\n\nThe twins are as good as each other, each in its own world, and each is lost in the other's. This is Mistral's way, and the post says so: bake the window into the training mask. "
-            "Then eviction is exact, and an engine that does *not* evict computes for nothing."
+            + "\n\nEach is good when it is served as it was trained, and each fails when it is served "
+            "the other way. Mistral 7B v0.1 was trained with its window for this reason, as the post "
+            "says. Then eviction is exact, and an engine that does *not* evict wastes memory."
         ),
     )
     return
@@ -346,11 +384,11 @@ def _(twins_table):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## When it breaks
+    ## What breaks in the generated text?
 
-    The post names three things that a window should hurt: recall, what is open and has to be closed,
-    and repetition. None of our 65 characters is a bracket; what this text opens and has to close is a
-    line and a name. Four texts of 120 characters, sampled by the shipped model:
+    The post names three things that a window should hurt: recall, closing what was opened, and
+    avoiding repetition. Our 65 characters have no brackets, but a play opens and closes lines and
+    speeches. The shipped model sampled four texts of 120 characters:
     """)
     return
 
@@ -361,9 +399,10 @@ def _(model, plays_table):
         "l04.cost",
         mo.md(
             plays_table(model)
-            + "\n\n**What is open is closed at random**: lines end and speakers change far too often, with sinks a little less so. "
-            "**Repetition** goes the other way here. Greedy texts of this model run in circles when it sees everything, and hardly do under a window: "
-            "to repeat yourself you have to remember what you said. Not every plausible harm is a measured one."
+            + "\n\n**Structure breaks**: under the window, lines end and speakers change far too often, "
+            "with sinks a little less. **Repetition** goes the other way. This model's greedy texts run "
+            "in circles with the full context and hardly do so under a window: to repeat yourself you "
+            "have to remember what you said. Not every plausible harm is a measured one."
         ),
     )
     return
@@ -372,18 +411,20 @@ def _(model, plays_table):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Position 64 in a table of 64
+    ## Does a window allow endless conversations?
 
-    And what does a window not bring? The README of the post's author promises of it *bounded memory usage, enabling serving of arbitrarily
-    long conversations* (section 15). The model there has a position table of 64 rows. Here is such a
-    table, and a prompt of 56 tokens under a window of 20.
+    The README of the post's author promises *bounded memory usage, enabling serving of arbitrarily long
+    conversations* (section 15). Take a model with a table of 64 learned positions, like the post's, a
+    prompt of 56 tokens and a window of 20. Nine new tokens work, and never more than 20 KV tokens are
+    held. The tenth does not.
+
+    /// details | What the engine and PyTorch say
+
+    Asked for ten new tokens, our engine refuses on arrival: "request 0 needs 56 + 10 - 1 = 65 positions,
+    more than the context of 64". An engine that does not check fails when it looks up row 64 of the
+    position table: "IndexError: index out of range in self".
+    ///
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(end_of_the_table):
-    mo.md(end_of_the_table())
     return
 
 
@@ -391,17 +432,39 @@ def _(end_of_the_table):
 def _():
     predict(
         "l04.position_64",
-        "Never more than 20 KV tokens are held, and at position 64 it ends. **What does an endless chat need besides a window?**",
+        "**What does an endless conversation need besides a window?**",
         (
             "A smaller window",
             "More sinks",
-            "Positions that do not run out: relative ones, or new numbers for what is kept",
+            "Positions that do not run out: relative ones, or new numbers for the kept tokens",
             "A larger KV budget",
         ),
         2,
-        "The window bounds memory, not positions: token 64 is still token 64, and a learned table has no row for it. Keys carry their position baked in, so what is kept cannot simply be numbered anew. "
-        "Rotary positions (RoPE) are applied to each key after the projection, so an engine can store keys unrotated and "
-        "turn them by their place within the cache; StreamingLLM does that (section 3.2 of the paper). Our engine says no on arrival, with the numbers, instead of failing at token 64.",
+        "The window bounds memory, not positions: token 64 is still at position 64, and a learned table "
+        "has no row for it. The kept tokens cannot simply be renumbered, because their keys already "
+        "contain their positions. Rotary positions (RoPE) are applied to each key after the projection, "
+        "so an engine can store keys unrotated and rotate them by their place in the cache. StreamingLLM "
+        "does that (section 3.2).",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(keeping_table, model):
+    after(
+        "l04.cost",
+        mo.md(
+            "/// details | Keeping the heaviest entries instead of the last W: H2O\n\n"
+            "*Keep the last W* guesses which entries later tokens will attend to. **H2O** (Zhang et al., "
+            "2023) measures it: each head keeps recent entries and its *heavy hitters*, those with the "
+            "most attention weight so far. With 32 entries per head, on the first passage:\n\n"
+            + keeping_table(model)
+            + "\n\nAt equal memory this is far better. **FastGen** (Ge et al., 2023) profiles each head "
+            "once over the prompt and then keeps one rule for it. An engine pays for both. It has to "
+            "read the attention weights, which FlashAttention-style kernels never materialise. Each "
+            "head keeps other positions, so one mask no longer serves all heads. And the kept entries "
+            "depend on the request, so requests cannot share a prefix.\n///"
+        ),
     )
     return
 
@@ -409,47 +472,47 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Cleverer than the last W
+    ## Where it loses: is the cache correctness or a resource?
 
-    *Keep the last W* is a guess about what will be looked at. One can ask instead. **H2O** (Zhang et
-    al., 2023) keeps the recent entries and the *heavy hitters*, those with the most weight so far, each
-    head its own. Here it is in small, each head allowed 32 entries, on the first of the passages:
-    """)
-    return
+    The post ends with two ways to see a KV cache. As **correctness**, it holds the exact state that the
+    model needs, and every eviction is an error. As a **resource**, each entry takes memory from another
+    request, and evicting an entry that hardly counts is a good trade. This lesson measured the trade:
+    it is free for a model that was trained with the window and bad for one that was not, and recall is
+    lost in both. Engines make the same trade at three sizes: SGLang's radix cache evicts nodes, vLLM
+    evicts blocks, a sliding window evicts tokens. An *adaptive* window would grow for requests that
+    attend far back; this lesson does not build one.
 
+    ## What you now know
 
-@app.cell(hide_code=True)
-def _(keeping_table, model):
-    after("l04.cost", mo.md(keeping_table(model)))
-    return
+    - An evicted token still acts through upper layers: information moves W positions per layer.
+    - Measure a window with teacher-forced loss on a good model, and test recall separately. Agreement
+      of sampled texts can say anything.
+    - Here W = 16 adds 1.42 nats, mostly through layer 0, which averages the whole text.
+    - The same 17 characters read anew cost only 0.07 nats: the model lacks training with a window, not
+      information.
+    - A window bounds memory. It does not bound positions.
 
+    ## The same in vLLM and SGLang
 
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l04.cost",
-        mo.md(r"""
-    Far better at equal memory. **FastGen** (Ge et al., 2023) goes on from there: it profiles each head
-    once, by its attention over the prompt, and then keeps to one rule for that head. Now look at what it
-    costs an engine. The weights have to be *read*, which fused attention kernels never write down; each
-    head keeps other positions, so one mask no longer serves all; what is kept depends on what was asked,
-    so a prefix can no longer be shared; and with two token budgets, two texts. A window is dumber and
-    keeps every promise of this course.
+    - **Trained windows:** both engines evict (vLLM's `SlidingWindowManager`, SGLang's `SWAKVPool`) for
+      models that were trained with a window: Mistral 7B v0.1 (4,096 in every layer, so information
+      reaches about 131,000 tokens back through 32 layers), Gemma 3 (five windowed layers for each full
+      one), gpt-oss (128, every second layer). In the mixed models the full layers still grow, so memory
+      falls only by the share of windowed layers.
+    - **StreamingLLM** (Xiao et al., 2023): large models put much weight on the first tokens, and keeping
+      four of them saves the fluency of a window at run time. Recall is still lost. Neither engine has a
+      flag for it with ordinary models, because evicting the middle of a full-attention model's cache
+      changes the model.
+    - **"Sink" in today's engines** mostly means a learned extra logit per head in the softmax, as in
+      gpt-oss (`self.sinks` in `srt/models/gpt_oss.py`, `has_sink` in vLLM's attention backends).
 
-    ## How production engines do it
-
-    - **Mistral 7B v0.1** (Jiang et al., 2023, section 2) was trained with a window of 4,096 in every
-      layer: after 32 layers its knowledge reaches about 131 thousand tokens back, the cone of this lesson.
-    - **StreamingLLM** (Xiao et al., 2023, sections 3.1 and 3.2) found that large models put much weight
-      on the first tokens, whatever they are, and that keeping four of them saves a window at run time.
-      Our small model has no such habit, and four sinks save it only in part.
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
     ## What comes next
 
-    In [lesson 5](/?file=l05_slo_policy.py) a request gets a deadline: which is late, which will be, and
-    which is it still worth hurrying for?
-    """),
-    )
+    In [lesson 5](/?file=l05_slo_policy.py) requests get deadlines. Which one is late, which one will be
+    late, and which one is still worth hurrying for?
+    """)
     return
 
 

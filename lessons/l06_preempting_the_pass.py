@@ -23,8 +23,8 @@ def _():
     mo.md(r"""
     # 6 · Preempting the pass
 
-    *50 minutes; the race lab at the end is optional. Builds on lesson 5 (slack, scores, the choice of a victim).
-    You write four functions.*
+    *50 minutes; the race lab at the end is optional. Builds on lessons 5 (slack, scores, the choice of a victim)
+    and 5b (batches, suspension). You write four functions.*
 
     Afterwards you can stop a forward pass that runs on several processes at once, without any of them
     waiting for ever, undo it without a trace, and say what it costs.
@@ -53,7 +53,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    | prompt, tokens | one pass | one of its 80 layers | in chunks of 512 | longest chunk |
+    | prompt, tokens | one pass | one of its 80 layers | in chunks of 512, at most | longest chunk, at most |
     |--:|--:|--:|--:|--:|
     | 242 | 76 ms | 1.0 ms | 76 ms | 76 ms |
     | 2,000 | 380 ms | 4.8 ms | 483 ms | 123 ms |
@@ -65,12 +65,13 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    (Modelled: the post's fitted line, evenly spread over the model's layers.) A request of 242 tokens
+    (Modelled: the post's line, evenly spread over the model's layers. The line is a fit of TTFT, so a part of
+    its 34 ms belongs to the request and not to the pass; "at most" charges all of it for every chunk.) A request of 242 tokens
     that arrives just after a prompt of 7,986 has begun waits more than a second for a first token that
     takes about a twentieth of that to compute.
 
-    **Chunks** (lesson 1) are one answer: the urgent one goes in between two of them. But every chunk pays
-    the fixed part again, whether an urgent request comes or not, and the wait is still a whole chunk.
+    **Chunks** (lesson 1) are one answer: the urgent request runs between two of them. But every chunk pays
+    the overhead of a pass again, whether an urgent request comes or not, and the wait is still a whole chunk.
 
     The other answer: the pass looks at every layer whether it is still wanted. That is the idea of
     **FlowPrefill**, the paper behind the post. A layer is short, and a glance is cheap. The rest
@@ -92,7 +93,7 @@ def _():
     for layer, weights in enumerate(shard.layers):
         q, k, v = weights.queries_keys_values(x)
         yield layer                      # the attention op: is this pass still wanted?
-        x = x + reduce_attention(weights.project(attend(layer, q, k, v)))
+        x = x + reduce_attention(weights.project(attend(kv[:, layer], rows, q, k, v)))
         x = x + reduce_mlp(weights.mlp(x))
     ```
 
@@ -633,8 +634,8 @@ def _():
       prefills in it, also for those that were urgent themselves.
     - **A promise too short.** If the urgent request itself can no longer make it, the policy of lesson 5 is
       right to call it doomed, and its own pass may then be taken from it.
-    - **The wrong policy.** A mechanism that stops anything within a layer makes a bad policy fast. Lesson 5
-      showed it: seeing arrivals in mid-pass, alone, made attainment *worse*.
+    - **The wrong policy.** A mechanism that stops a pass within a layer makes a bad policy fast. Lesson 5b
+      showed it: a monitor that sees arrivals, without the other repairs, made attainment *worse*.
     """)
     return
 

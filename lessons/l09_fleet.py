@@ -733,7 +733,7 @@ def _(exhibits):
 def _(exhibits, suspect):
     predict(
         "l09.baseline",
-        "Against this baseline the ITL gets worse, against `nanogpt.fleet.presets.FIFO` it gets better, and the "
+        "Against this baseline the ITL gets worse, against `nanogpt.fleet.fleet_config.FIFO` it gets better, and the "
         "median TTFT gains two thirds more. **What is wrong with the baseline?**",
         (
             "It has fewer workers",

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from nanogpt.model import GPT
     from nanogpt.policies import Policies
     from nanogpt.posts.oracle import generate
-    from nanogpt.posts.post_request import Request
-    from nanogpt.posts.post_scheduler import Scheduler
-    from nanogpt.posts.run_functions import (
+    from nanogpt.posts.post_engine import (
+        Scheduler,
         chunked_prefill_generate,
         interleaved_generate,
         scheduled_generate,
     )
+    from nanogpt.posts.post_request import Request
     from nanogpt.posts.textbook import (
         TextbookModel,
         assemble_batch_cache,
@@ -94,21 +94,21 @@ __getattr__ = lazy_names(
         "ModelConfig": "config",
         "Policies": "policies",
         "Request": "posts.post_request",
-        "Scheduler": "posts.post_scheduler",
+        "Scheduler": "posts.post_engine",
         "TextbookModel": "posts.textbook",
         "Trace": "trace",
         "assemble_batch_cache": "posts.textbook",
         "assemble_fused_batch": "posts.textbook",
-        "chunked_prefill_generate": "posts.run_functions",
+        "chunked_prefill_generate": "posts.post_engine",
         "decode": "checkpoints.tokenizer",
         "disassemble_batch_cache": "posts.textbook",
         "disassemble_fused_cache": "posts.textbook",
         "encode": "checkpoints.tokenizer",
         "evict_kv_cache": "posts.textbook",
         "generate": "posts.oracle",
-        "interleaved_generate": "posts.run_functions",
+        "interleaved_generate": "posts.post_engine",
         "load_model": "checkpoints.weights",
-        "scheduled_generate": "posts.run_functions",
+        "scheduled_generate": "posts.post_engine",
     },
 )
 

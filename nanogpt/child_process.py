@@ -5,6 +5,7 @@ of its own: Ctrl-C reaches only the parent, which then ends its children.
 """
 
 import os
+import pickle
 import signal
 import socket
 import struct
@@ -15,8 +16,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 _ROOT = Path(__file__).resolve().parents[1]
 _MAX_STDERR = 2000  # bytes
@@ -112,6 +114,19 @@ def parent_link() -> socket.socket:
         return socket.socket(fileno=int(sys.argv[1]))
     (length,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
     return socket.fromshare(sys.stdin.buffer.read(length))
+
+
+def send(link: "Connection[Any, Any]", message: object) -> None:
+    """Write one message. Raises: OSError when the other end is closed.
+
+    Pickled here, because `Connection.send` would share tensors as open files.
+    """
+    link.send_bytes(pickle.dumps(message))
+
+
+def receive(link: "Connection[Any, Any]") -> Any:
+    """Wait for one message. Raises: EOFError or OSError when the other end is closed."""
+    return pickle.loads(link.recv_bytes())
 
 
 def end_with_parent() -> None:

@@ -14,22 +14,22 @@ KV_STORAGES = ("ring", "evict")
 class ModelConfig:
     """The shape of a GPT: what its weights look like and how far it can see.
 
-    Shapes: C = `num_heads` * D channels, V = `vocab_size`, positions 0 to `context_len` - 1.
+    Shapes: C = `num_heads` * D channels, V = `vocab_size`, positions 0 to `max_model_len` - 1.
     GPT-2 has a `bias` in its Linear layers and norms, and GELU in its tanh form; ours has neither.
     Raises: ValueError for a size below 1 or channels that do not split evenly into heads.
-    Source: nanoGPT model.py, GPTConfig (`context_len` is its `block_size`).
+    Source: nanoGPT model.py, GPTConfig (`max_model_len` is its `block_size`).
     """
 
     num_layers: int = 4
     num_heads: int = 4
     num_channels: int = 128
-    context_len: int = 512
+    max_model_len: int = 512
     vocab_size: int = 65
     bias: bool = False
     tanh_gelu: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("num_layers", "num_heads", "num_channels", "context_len", "vocab_size"):
+        for name in ("num_layers", "num_heads", "num_channels", "max_model_len", "vocab_size"):
             value = getattr(self, name)
             check_int(name, value, 1)
         check_bool("bias", self.bias)

@@ -111,17 +111,17 @@ class Engine:
         validate_request(request, self.model.config)
         self.scheduler.check_new(request)
 
-    def cancel(self, request_id: int) -> None:
-        """Take an unfinished request out, between two steps, and free its K/V.
+    def abort(self, request_id: int) -> None:
+        """Take out an unfinished request, between two steps, and free its K/V.
 
         Raises: ValueError unless the id is that of an unfinished request.
         """
         if request_id not in self.requests:
-            raise ValueError(f"there is no unfinished request {show(request_id)} to cancel")
+            raise ValueError(f"there is no unfinished request {show(request_id)} to abort")
         if request_id in self.cache.holders():
             self.cache.free(request_id)
-        self.scheduler.cancel(self.requests[request_id])
-        self.recorder.given_up.append(request_id)
+        self.scheduler.abort(self.requests[request_id])
+        self.recorder.aborted.append(request_id)
 
     def reconfigure(self, config: EngineConfig) -> None:
         """Go on under other budgets and another policy, between two steps.
@@ -170,12 +170,12 @@ class Engine:
         self.recorder.arrive(request)
 
     def _count_nonfinite(self, error: NotFiniteError) -> ValueError:
-        """Count the try, cancel requests that failed too often, and return the error to raise."""
+        """Count the try, abort requests that failed too often, and return the error to raise."""
         self._nonfinite_steps.update(error.request_ids)
         lost = [i for i in error.request_ids if self._nonfinite_steps[i] >= MAX_NONFINITE_STEPS]
         for request_id in lost:
-            self.cancel(request_id)
-        gone = f"{error}; after {MAX_NONFINITE_STEPS} tries requests {lost} were given up"
+            self.abort(request_id)
+        gone = f"{error}; after {MAX_NONFINITE_STEPS} tries requests {lost} were aborted"
         return ValueError(gone) if lost else error
 
     def _end_step(self, record: StepRecord) -> None:
@@ -189,7 +189,7 @@ class Engine:
 
     def _forget(self, step: StepRecord) -> None:
         """Drop all state of the requests that left in a step, so that their ids can be reused."""
-        for request_id in (*step.finished, *step.given_up):
+        for request_id in (*step.finished, *step.aborted):
             self.scheduler.forget(request_id)
             self.arrived.pop(request_id, None)
             self._nonfinite_steps.pop(request_id, None)

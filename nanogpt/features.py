@@ -33,8 +33,8 @@ def make_cache(model: GPT, config: EngineConfig, policies: Policies) -> KVStore:
         from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
         return WindowedKVCache(model.config, config, policies, *where)
-    size = config.block_size or model.config.context_len
-    num_blocks = config.max_batch_size * -(-model.config.context_len // size)
+    size = config.block_size or model.config.max_model_len
+    num_blocks = config.max_batch_size * -(-model.config.max_model_len // size)
     if config.block_size is not None and config.max_kv_tokens is not None:
         num_blocks = config.max_kv_tokens // size
     store = KVCache

@@ -47,7 +47,7 @@ def make_rows(
 def _check_embeddings(row: Row, config: ModelConfig) -> None:
     pairs = (
         ("token", max(row.input_ids), "vocabulary", config.vocab_size),
-        ("position", max(row.positions), "context", config.context_len),
+        ("position", max(row.positions), "context", config.max_model_len),
     )
     for what, value, of, size in pairs:
         if value >= size:

@@ -90,7 +90,7 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.num_channels)
-        self.position_embedding = nn.Embedding(config.context_len, config.num_channels)
+        self.position_embedding = nn.Embedding(config.max_model_len, config.num_channels)
         blocks = [Block(config) for _ in range(config.num_layers)]
         self.blocks = nn.ModuleList(blocks)
         self.ln_f = nn.LayerNorm(config.num_channels, bias=config.bias)
@@ -145,8 +145,10 @@ class GPT(nn.Module):
         Raises: ValueError when T exceeds the context length.
         """
         length = tokens.shape[-1]
-        if length > self.config.context_len:
-            raise ValueError(f"{length} tokens do not fit the context of {self.config.context_len}")
+        if length > self.config.max_model_len:
+            raise ValueError(
+                f"{length} tokens do not fit the context of {self.config.max_model_len}"
+            )
         positions = torch.arange(length, device=tokens.device)  # (T,)
         logits = self.logits(self.hidden(tokens, positions, attend_causally))  # (B, T, V)
         if targets is None:

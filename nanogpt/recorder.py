@@ -21,8 +21,10 @@ from nanogpt.trace import (
 
 
 class Recorder:
-    """Keeps the records of a run. Mutable: `arrived`, by id, `steps`, and who was `given_up` since
-    the newest of them.
+    """Keeps the records of a run.
+
+    Mutable: the requests that `arrived`, by id, the `steps`, and the ids of the requests that were
+    `aborted` since the newest step.
     """
 
     def __init__(self, scheduler: Scheduler, cache: KVStore, clock: Clock) -> None:
@@ -31,7 +33,7 @@ class Recorder:
         self.clock = clock
         self.arrived: dict[int, RequestRecord] = {}
         self.steps = deque[StepRecord]()
-        self.given_up: list[int] = []
+        self.aborted: list[int] = []
 
     def arrive(self, request: Request) -> None:
         """Record a request that has just arrived."""
@@ -59,7 +61,7 @@ class Recorder:
         holders = cache.holders()
         spent = sum(num_tokens for _, num_tokens in scheduled.plan) >= budget
         passed_over = "the token budget is spent" if spent else "the plan left it out"
-        given_up, self.given_up = self.given_up, []
+        aborted, self.aborted = self.aborted, []
         record = StepRecord(
             step=scheduled.step,
             start_us=scheduled.start_us,
@@ -82,7 +84,7 @@ class Recorder:
                 PrefixHitRecord(i, hit.num_tokens) for i, hit in scheduled.prefix_hits.items()
             ),
             blocked=(scheduled.blocked or passed_over) if self.scheduler.waiting else None,
-            given_up=tuple(given_up),
+            aborted=tuple(aborted),
         )
         self.steps.append(cache.annotate(record))
         return self.steps[-1]
@@ -99,6 +101,7 @@ class Recorder:
             error=error,
             sliding_window=config.sliding_window,
             num_sinks=config.num_sinks,
+            aborted=tuple(self.aborted),
         )
 
     def _waits(self, scheduled: SchedulerOutput, passed_over: str) -> Iterator[WaitRecord]:

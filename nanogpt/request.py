@@ -8,7 +8,7 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.sampling import SamplingParams, check_temperature
 from nanogpt.validate import check_int, check_is, show
 
-Status = Literal["waiting", "prefilling", "active", "done", "failed"]
+Status = Literal["waiting", "prefilling", "active", "done", "aborted"]
 
 
 @dataclass(eq=False)
@@ -17,7 +17,7 @@ class Request:
 
     `priority` 0 is the most important. `arrival_time` is the step it arrived in, set when it is
     submitted. `num_computed_tokens` counts the tokens, prompt and generated alike, whose K/V has
-    been computed: the next step computes from there. "failed" is a request that was given up.
+    been computed: the next step computes from there. An "aborted" request left unfinished.
     `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
     as request 0 of that seed: the text is the same, whatever its id. Only requests with the same
     `cache_salt` share blocks, as in vLLM.
@@ -112,7 +112,7 @@ def validate_fields(request: Request) -> None:
 
 
 def _validate_prompt(request: Request, config: ModelConfig) -> None:
-    who, prompt, limit = f"request {request.id}", request.prompt_tokens, config.context_len
+    who, prompt, limit = f"request {request.id}", request.prompt_tokens, config.max_model_len
     if not prompt:
         raise ValueError(f"{who} has an empty prompt; it needs at least 1 token")
     for token in prompt:

@@ -295,17 +295,17 @@ class Scheduler:
         request.status = "done"
         del self.requests[request.id]
 
-    def cancel(self, request: Request) -> None:
-        """Take out a request that will not be served any further, wherever it is."""
+    def abort(self, request: Request) -> None:
+        """Take out an unfinished request, wherever it is."""
         if request.status == "waiting":
             self.waiting.remove(request)
         else:
             self._stop(request)
-        request.status = "failed"
+        request.status = "aborted"
         del self.requests[request.id]
 
     def forget(self, request_id: int) -> None:
-        """Drop all state of a request that is done or failed, so that its id can be reused."""
+        """Drop all state of a request that is done or aborted, so that its id can be reused."""
         self.waiting.forget(request_id)
         self._last_served.pop(request_id, None)
 

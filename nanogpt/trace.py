@@ -107,7 +107,8 @@ class StepRecord:
     is the height of the step: all new K/V is there before any is evicted or released.
     `prefix_hits` are those of the admitted. `waits` has those with a reason of their own: all else
     in the queue waits because of `blocked` (None: of that nothing is said), and is named by
-    `experiments.trace_waits`. `given_up` were taken out unfinished since the step before.
+    `experiments.trace_waits`. `aborted` were taken out unfinished since
+    the step before.
     """
 
     step: int
@@ -126,7 +127,7 @@ class StepRecord:
     kv: tuple[KVRecord, ...]
     prefix_hits: tuple[PrefixHitRecord, ...] = ()
     blocked: str | None = None
-    given_up: tuple[int, ...] = ()
+    aborted: tuple[int, ...] = ()
 
     @property
     def used_tokens(self) -> int:
@@ -185,6 +186,7 @@ class ClockRecord:
 class Trace:
     """A whole run: the requests, the limits, the steps; `error` when the run stopped early.
 
+    `aborted` are the requests that were taken out unfinished after the newest step.
     `sliding_window` is None when everything is kept; `num_sinks` counts only under a window.
     """
 
@@ -197,6 +199,7 @@ class Trace:
     error: str | None = None
     sliding_window: int | None = None
     num_sinks: int = 0
+    aborted: tuple[int, ...] = ()
 
     def request(self, request_id: int) -> RequestRecord:
         """The request with this id. Raises: KeyError when the trace has none."""

@@ -28,8 +28,8 @@ from nanogpt.validate import PolicyError
 from nanogpt.window.window_blocks import WindowBlockKVCache
 from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
-TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=64)
-FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, context_len=64)
+TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, max_model_len=64)
+FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, max_model_len=64)
 
 Ask = tuple[int, int, int, int]
 """(arrival step, prompt length, max_new_tokens, priority) of one request; its id is its place."""
@@ -189,7 +189,7 @@ def oracle(
 
 def sometimes_right(known: Sequence[int]) -> list[float]:
     """A draft that is sure, right about two times in three, and else off by one."""
-    truth = oracle(tuple(known), 1)[0] if len(known) < TINY.context_len else 0
+    truth = oracle(tuple(known), 1)[0] if len(known) < TINY.max_model_len else 0
     guess = truth if sum(known) % 3 else (truth + 1) % TINY.vocab_size
     return [float(token == guess) for token in range(TINY.vocab_size)]
 

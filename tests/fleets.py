@@ -4,9 +4,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_config import ADAPTIVE, FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies
-from nanogpt.fleet.presets import ADAPTIVE
 from nanogpt.fleet.simulated_worker import SimulatedWorker
 from nanogpt.fleet.simulation import Simulation
 from nanogpt.fleet.workload import FleetRequest, Workload

@@ -84,7 +84,9 @@ def arrivals_of(load: str) -> list[tuple[int, Request]]:
     ]
 
 
-RENAMED = {"kv_tokens_charged": "counted_tokens", "single_mask": "strip"}
+RENAMED = {
+    "aborted": "given_up", "kv_tokens_charged": "counted_tokens", "single_mask": "strip",
+}  # fmt: skip
 """Names and values of today's traces, and those under which the digests were written down."""
 
 
@@ -103,6 +105,7 @@ def trace_of(load: str, settings: dict[str, Any]) -> str:
         Policies(plan_step=plan_whole_prompts) if settings == SETTINGS["plain"] else Policies()
     )
     trace = engine_of(settings, policies).run(arrivals_of(load)).to_json()
+    assert trace.pop("aborted") == [], "a key that is newer than the digests"
     return json.dumps(as_written(trace), sort_keys=True)
 
 

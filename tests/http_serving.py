@@ -26,14 +26,14 @@ if TYPE_CHECKING:  # they take long to import, and quick tests need none of them
     from nanogpt.server.engine_thread import EngineThread
 
 MODEL = "nanogpt"
-LONG = ModelConfig(num_layers=1, num_heads=2, num_channels=16, context_len=4096)
+LONG = ModelConfig(num_layers=1, num_heads=2, num_channels=16, max_model_len=4096)
 PROMPT = "To be, or not"
 LIMIT_S = 20.0
 
 
 @functools.cache
 def long_model() -> GPT:
-    """One random layer whose texts may be long: what is cancelled has not just ended."""
+    """One random layer whose texts may be long: what is aborted has not just ended."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return GPT(LONG).double().eval().requires_grad_(False)
@@ -137,9 +137,9 @@ def serving(
         yield Running(url, thread, closing)
     assert not thread.is_alive and not thread.served
     last = served.steps[-1] if served.steps else None
-    ended_last = {*last.finished, *last.given_up} if last else set[int]()
-    cancelled = {i for i in served.arrived if i not in ended_last}
-    assert len(served.steps) <= 1 and len(cancelled) <= allowed.max_requests
+    ended_last = {*last.finished, *last.aborted} if last else set[int]()
+    aborted = {i for i in served.arrived if i not in ended_last}
+    assert len(served.steps) <= 1 and len(aborted) <= allowed.max_requests
     assert list(served.cache.holders()) == []
 
 

@@ -112,7 +112,7 @@ def text_of(
 @functools.cache
 def kv_from_scratch(tokens: tuple[int, ...], window: int | None = None, sinks: int = 0) -> Tensor:
     """K and V of a whole text, every pair of tokens judged by `visible`: (2, L, H, S, D)."""
-    tokens = tokens[: TINY.context_len]  # the last one of a full context is never computed
+    tokens = tokens[: TINY.max_model_len]  # the last one of a full context is never computed
     everyone = range(len(tokens))
     mask = torch.tensor([[visible(q, k, window, sinks) for k in everyone] for q in everyone])
     layers: list[Tensor] = []

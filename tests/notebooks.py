@@ -25,7 +25,7 @@ from course.publish.notebook_blocks import slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
-from nanogpt.fleet.presets import FIFO
+from nanogpt.fleet.fleet_config import FIFO
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient

@@ -25,15 +25,15 @@ from nanogpt.preemption.sharded_model import PassRow
 from nanogpt.preemption.shared_state import (
     PointName,
     SharedState,
-    checkpoint_number,
     hold,
     let_go,
+    point_number,
     wait_if_held,
     wait_until_held,
 )
 
 LAYERS = 4
-CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, context_len=128)
+CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, max_model_len=128)
 HELD = replace(RANK_POLICIES, at_point=wait_if_held)
 """Rank parts that can be held at a point."""
 
@@ -96,7 +96,7 @@ def meanwhile(work: Callable[[], None]) -> Iterator[None]:
 def hold_at(
     shared: SharedState, rank: int, step: int, layer: int, name: PointName = "read"
 ) -> None:
-    hold(shared, rank, name, checkpoint_number(step, layer, LAYERS))
+    hold(shared, rank, name, point_number(step, layer, LAYERS))
 
 
 def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 60.0) -> None:

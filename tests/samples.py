@@ -425,11 +425,11 @@ def gate_picture() -> Record:
     cases = [
         (hurried, [calm, tight], 2, 1, "It passes.", "conservative"),
         (late, [tight, calm], 2, None, "Too late for it.", "conservative"),
-        (hurried, [lost, spared], 3, 3, "The runner is lost.", "conservative"),
+        (hurried, [lost, spared], 3, 3, "The incumbent is lost.", "conservative"),
         (late, [lost], 3, None, "Both are lost.", "conservative"),
         (hurried, [spared], None, None, "All are immune.", "aggressive"),
     ]
-    names = ("waiter", "runners", "reference", "victim", "words", "mode")
+    names = ("candidate", "running", "incumbent", "victim", "words", "mode")
     return {"decisions": [{**dict(zip(names, each, strict=True)), "margin": 1.2} for each in cases]}
 
 
@@ -557,7 +557,7 @@ def fleet_view() -> Record:
 
 
 def simulated_fleet(rps: float = 30, duration_s: float = 2, *, fifo: bool = False) -> Record:
-    from nanogpt.fleet.presets import ADAPTIVE, FIFO
+    from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
     from nanogpt.fleet.simulation import simulate
     from nanogpt.fleet.workload import make_workload
 

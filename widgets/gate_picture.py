@@ -1,4 +1,4 @@
-"""The gate's four cases of slack signs, and the scores of a waiter and of runners on one axis."""
+"""The gate's four cases of slack signs, and the scores of all requests on one axis."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
@@ -10,9 +10,9 @@ from widgets.picture import Face, Picture
 
 _SCORED = {"id": checking.whole, "slack_us": checking.number, "edf_score": checking.number}
 _DECISION = checking.shape(
-    waiter=checking.shape(**_SCORED),
-    runners=checking.list_of(checking.shape(**_SCORED, immune=checking.flag)),
-    reference=checking.maybe(checking.whole),
+    candidate=checking.shape(**_SCORED),
+    running=checking.list_of(checking.shape(**_SCORED, immune=checking.flag)),
+    incumbent=checking.maybe(checking.whole),
     victim=checking.maybe(checking.whole),
     margin=checking.amount,
     mode=checking.one_of("conservative", "aggressive"),
@@ -23,12 +23,13 @@ _DECISION = checking.shape(
 class GatePicture(Picture):
     """Decisions of a gate, one after the other: which of the four cases, which one goes.
 
-    Each decision is {"waiter": {"id", "slack_us", "edf_score"}, "runners": [{"id", "slack_us",
-    "edf_score", "immune": bool}], "reference": id or None, "victim": id or None, "margin", "mode":
-    "conservative" or "aggressive", "words"}. `reference` is the runner that the waiter is measured
-    by, None when all are immune; `victim` is what the gate answered; `words` says why.
-    Raises: ValueError for no decision, two requests of one id, a reference or victim that does not
-    run, or an immune reference.
+    Each decision is {"candidate": {"id", "slack_us", "edf_score"}, "running": [{"id", "slack_us",
+    "edf_score", "immune": bool}], "incumbent": id or None, "victim": id or None, "margin", "mode":
+    "conservative" or "aggressive", "words"}. `incumbent` is the running request that the candidate
+    is compared with, None when all are immune; `victim` is what the gate answered; `words` says
+    why.
+    Raises: ValueError for no decision, two requests of one id, an incumbent or victim that does not
+    run, or an immune incumbent.
     """
 
     _esm = assets.esm("gate_picture")
@@ -46,16 +47,16 @@ class GatePicture(Picture):
 
 
 def _checked_decision(value: object, what: str) -> dict[str, Any]:
-    """The decision with `bar`: the score that the margin asks for, None without a reference."""
+    """The decision with `bar`: the score that the margin asks for, None without an incumbent."""
     found = _DECISION(value, what)
-    runners = {each["id"]: each for each in found["runners"]}
-    ids = [found["waiter"]["id"], *(each["id"] for each in found["runners"])]
+    running = {each["id"]: each for each in found["running"]}
+    ids = [found["candidate"]["id"], *(each["id"] for each in found["running"])]
     checking.differ(ids, f"requests of {what} have the id")
-    for name in ("reference", "victim"):
-        if found[name] not in (None, *runners):
+    for name in ("incumbent", "victim"):
+        if found[name] not in (None, *running):
             raise ValueError(f"{name} of {what} is {found[name]}, which does not run")
-    reference = runners.get(found["reference"])
-    if reference is not None and reference["immune"]:
-        raise ValueError(f"reference of {what} is {reference['id']}, which is immune")
-    bar = None if reference is None else reference["edf_score"] * found["margin"]
+    incumbent = running.get(found["incumbent"])
+    if incumbent is not None and incumbent["immune"]:
+        raise ValueError(f"incumbent of {what} is {incumbent['id']}, which is immune")
+    bar = None if incumbent is None else incumbent["edf_score"] * found["margin"]
     return {**found, "bar": bar}

@@ -115,7 +115,7 @@ def _with_all_waits(requests: Sequence[_Record], steps: Sequence[_Record]) -> li
         now = max(now, step["step"])
         while to_come and to_come[0]["arrival_step"] <= now:
             unfinished[to_come.popleft()["id"]] = None
-        for request_id in step.get("given_up", ()):
+        for request_id in step.get("aborted", ()):
             unfinished.pop(request_id, None)
         own: dict[int, _Record] = {wait["request_id"]: wait for wait in step["waits"]}
         reason = step.get("blocked")

@@ -21,7 +21,7 @@ from nanogpt.child_process import parent_link
 
 _FOR_RUNS = (
     "course.replay", "course.lesson_data.plan_only", "course.lesson_data.texts", "nanogpt.kv_cache",
-    "nanogpt.experiments.machines", "nanogpt.experiments.trace_metrics",
+    "nanogpt.experiments.trace_metrics",
     "nanogpt.speculative.drafting", "nanogpt.window", "widgets",
 )  # fmt: skip
 _DIE_WITH_PARENT, _DUMPABLE, _ADOPT_ORPHANS = 1, 4, 36  # PR_SET_PDEATHSIG and its like

@@ -1,11 +1,10 @@
-"""Behind lesson 0's second half: what a step costs, static and continuous batching, memory."""
+"""Behind lesson 0's second half: what a step costs, and static and continuous batching."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from course.lesson_data import recorded
 from nanogpt import GPT, Engine, EngineConfig, Request, encode
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU
 
 WAITING = [9, 3, 3, 2, 6, 4]
 """Tokens that each of six requests asks for."""
@@ -33,53 +32,20 @@ def four_requests() -> list[tuple[int, Request]]:
     ]
 
 
-def fit_line(points: Sequence[dict[str, float]]) -> tuple[float, float]:
-    """(fixed, per token) of the line nearest to the points, by relative error, in µs."""
-    rows = [(1 / point["us"] ** 2, point["tokens"], point["us"]) for point in points]
-    total = sum(weight for weight, _, _ in rows)
-    mean_tokens = sum(weight * tokens for weight, tokens, _ in rows) / total
-    mean_cost = sum(weight * us for weight, _, us in rows) / total
-    spread = sum(weight * (tokens - mean_tokens) ** 2 for weight, tokens, _ in rows)
-    per_token = sum(weight * (tokens - mean_tokens) * us for weight, tokens, us in rows) / spread
-    return mean_cost - per_token * mean_tokens, per_token
-
-
 def step_costs() -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a step costs: timed once on a CPU, and modelled for a large GPU."""
+    """What a step costs by both presets, the first beside steps that were timed on a CPU."""
     points = [point for point in recorded("step_costs")["points"] if point["tokens"] <= 256]
-    fixed_us, token_us = fit_line(points)
-    cpu = {"name": "our model on a CPU", "modelled": False, "points": points}
-    gpu = {"name": LARGE_GPU.name, "modelled": True, "floor_us": LARGE_GPU.floor_us}
-    return (
-        {**cpu, "fixed_us": fixed_us, "token_us": token_us},
-        {**gpu, "fixed_us": LARGE_GPU.fixed_us, "token_us": LARGE_GPU.token_us},
+    cpu, gpu = (
+        {
+            "name": preset.name,
+            "modelled": True,
+            "fixed_us": preset.fixed_us,
+            "floor_us": preset.floor_us,
+            "token_us": preset.token_us,
+        }
+        for preset in (SERVER_CPU, LARGE_GPU)
     )
-
-
-def cost_table(cpu: dict[str, Any], gpu: dict[str, Any]) -> str:
-    """What decodes that share a step cost, and the tokens per second that come of it; Markdown."""
-    lines = [
-        f"| decodes in the step | {cpu['name']}: step | tokens per second "
-        f"| {gpu['name']}, modelled: step | tokens per second |",
-        "|---:|---:|---:|---:|---:|",
-    ]
-    for n in (1, 8, 32, 128, 256):
-        costs = [
-            side["fixed_us"] + max(side.get("floor_us", 0), n * side["token_us"])
-            for side in (cpu, gpu)
-        ]
-        cells = [f"{us / 1000:.1f} ms | {n / us * 1e6:,.0f}" for us in costs]
-        lines.append(f"| {n} | {' | '.join(cells)} |")
-    machine = recorded("step_costs")["machine"]
-    knee = LARGE_GPU.floor_us / LARGE_GPU.token_us
-    note = (
-        f"*CPU: the fitted line of steps that were timed once, on {machine}. "
-        "GPU: modelled, an 8-billion-parameter model whose weights take "
-        f"{LARGE_GPU.floor_us / 1000:.1f} ms to read and whose tokens take "
-        f"{LARGE_GPU.token_us:.0f} µs each, so that its knee lies at {knee:.0f} tokens. Reading "
-        "each request's own K/V comes on top and is left out here.*"
-    )
-    return "\n".join([*lines, "", note])
+    return {**cpu, "name": "our model on a CPU", "points": points}, gpu
 
 
 def engine_finish_steps(model: GPT, continuous: bool) -> list[int]:

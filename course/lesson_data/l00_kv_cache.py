@@ -1,4 +1,4 @@
-"""Behind lesson 0's first half and its last: a cache in the model, its time, bug or rounding."""
+"""Behind lesson 0's first half: a cache in the model, and the time that it saves."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -9,17 +9,13 @@ import torch.nn.functional as F
 
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
-from nanogpt import GPT, Engine, EngineConfig, Policies, Request, decode, generate
+from nanogpt import GPT, Engine, EngineConfig, Request, decode, generate
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
-from nanogpt.executors.packed import PackedExecutor
-from nanogpt.outputs import ModelOutput, Row
 
 Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 NextInputs = Callable[[list[int], int], list[int]]
 Writer = Callable[..., tuple[list[int], torch.Tensor]]
-
-_BUG_S = 60.0  # of computing, for each cache in three formats: few processors compute in 16 bits
 
 # --- the learner's cache in the model ----------------------------------------------------------
 
@@ -75,9 +71,9 @@ def your_text(
         return f"The run stopped: {error}."
     gap = float((logits - oracles_logits).abs().max())
     said = (
-        "**This text was written with your two functions.** The oracle, which recomputes "
-        "everything, writes the same 40 characters. The largest difference between any logit of "
-        f"yours and the oracle's, in float64, is {gap:.1e}."
+        "**Your two functions wrote this text.** The oracle, which recomputes everything, writes "
+        "the same 40 characters. In float64, the largest difference between one of your logits "
+        f"and the oracle's is {gap:.1e}."
     )
     return _drawn(said, prompt, new)
 
@@ -100,9 +96,9 @@ def reference_text(prompt: Sequence[int]) -> str:
     """The same 40 characters by the engine's own cache, while the two answers are not there."""
     new = _by_the_engine(tuple(prompt))
     said = (
-        "**This text was written with the engine's own cache**, the reference, since your two "
-        "functions have not both passed yet. As soon as they have, they write it, and your logits "
-        "are compared with the oracle's."
+        "**The engine's own cache wrote this text.** It is the reference until both of your "
+        "functions pass. Then your functions write the text, and your logits are compared with "
+        "the oracle's."
     )
     return _drawn(said, prompt, new)
 
@@ -129,11 +125,11 @@ def _guilty(
 
 
 def _said_of_another_text(guilty: list[str]) -> str:
-    whose = " and ".join(f"`{name}`" for name in guilty) or "the two of them together"
+    whose = " and ".join(f"`{name}`" for name in guilty) or "the two together"
     return (
-        "**This text was written with your two functions, and the oracle writes another.** Both "
-        f"passed their checks, so the checks have missed something. The difference is made by "
-        f"{whose}: put next to right ones, it changes the text by itself."
+        "**Your two functions wrote this text, but the oracle writes another one.** Both passed "
+        f"their checks, so the checks have missed something. The difference comes from {whose}, "
+        "which changes the text even beside a right function."
     )
 
 
@@ -187,61 +183,3 @@ def time_table(num_prompt: int, uncached_us: Sequence[int], cached_us: Sequence[
             f"| {plain_ms / kept_ms:.1f} × |"
         )
     return "\n".join([*lines, "", "*Times: measured on this machine just now. Tokens: counted.*"])
-
-
-# --- bug or rounding -----------------------------------------------------------------------------
-
-
-class _KeepsLogits(PackedExecutor):
-    """The engine's executor, which also keeps the logits of each step."""
-
-    def execute(self, rows: Sequence[Row]) -> ModelOutput:
-        result = super().execute(rows)
-        self.kept = [*getattr(self, "kept", []), result.logits[0]]
-        return result
-
-
-def bug_or_rounding(prompt: Sequence[int], caches: dict[str, Policies]) -> str:
-    """Each cache's largest difference from the oracle's logits in three formats, as Markdown."""
-    try:
-        experiments = run(_experiments, prompt, caches, limit_s=_BUG_S)
-    except RunError as error:
-        return f"The run stopped: {error}."
-    lines, text = list[str](), ""
-    for name, found in experiments.items():
-        gaps = " | ".join(f"{gap:.0e}" for gap, _, _ in found)
-        _, new, is_same = found[-1]
-        lines.append(f"| {name} | {gaps} | {'the same' if is_same else 'differs'} |")
-        text = decode(prompt) + decode(new)
-    return "\n".join(
-        [
-            *["The text of the cache with the bug:", "", "```text", text, "```", ""],
-            "| largest difference of any logit | bfloat16 | float32 | float64 "
-            "| text in float64, beside the oracle's |",
-            "|:---|---:|---:|---:|---:|",
-            *lines,
-        ]
-    )
-
-
-def _experiments(
-    prompt: Sequence[int], caches: dict[str, Policies]
-) -> dict[str, list[tuple[float, list[int], bool]]]:
-    dtypes = (torch.bfloat16, torch.float32, torch.float64)
-    return {
-        name: [_experiment(prompt, policies, dtype) for dtype in dtypes]
-        for name, policies in caches.items()
-    }
-
-
-def _experiment(
-    prompt: Sequence[int], policies: Policies, dtype: torch.dtype
-) -> tuple[float, list[int], bool]:
-    model = load_model(dtype=dtype)
-    config = EngineConfig(token_budget=512)
-    engine = Engine(model, config, policies, make_executor=_KeepsLogits)
-    new = list(engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0))
-    oracle = uncached_logits(model, prompt, new)
-    kept: list[torch.Tensor] = getattr(engine.executor, "kept")  # noqa: B009
-    gap = float((torch.stack(kept) - oracle).abs().max())
-    return gap, new, new == oracle.argmax(dim=1).tolist()

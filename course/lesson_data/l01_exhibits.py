@@ -20,8 +20,7 @@ from nanogpt import (
     generate,
     planning,
 )
-from nanogpt.clock import CostClock
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.policies import masks
 
 Mask = Callable[[int, int], torch.Tensor]

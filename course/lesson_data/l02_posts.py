@@ -19,7 +19,7 @@ from nanogpt import (
     encode,
     scheduled_generate,
 )
-from nanogpt.posts.post_scheduler import PostScheduler
+from nanogpt.posts.post_engine import PostScheduler
 
 
 class PostTest(NamedTuple):

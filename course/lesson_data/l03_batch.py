@@ -21,8 +21,7 @@ from nanogpt import (
     generate,
     interleaved_generate,
 )
-from nanogpt.clock import SERVER_CPU, CostModel
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
 from nanogpt.policies import fusing
 from nanogpt.trace import ForwardRecord
 

@@ -1,4 +1,4 @@
-"""Behind lesson 4's last half: prompts longer than the window, the post's benchmarks, a table."""
+"""Behind lesson 4's last half: prompts longer than the window, and the post's benchmarks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.plain_values import as_whole
 from course.lesson_data.l04_window import Arrivals
-from course.replay import replay, replays
+from course.replay import replays
 from nanogpt import (
     GPT,
     Engine,
@@ -104,31 +104,6 @@ def overdrawn_facts(exact: GPT, trace: Trace) -> tuple[int, int, int, bool]:
         for _, r in long_prompts()
     )
     return step.step, step.kv_after, sum(each.kv_tokens_charged for each in step.kv), right
-
-
-# --- positions ----------------------------------------------------------------------------------
-
-
-def end_of_the_table() -> str:
-    """A table of 64 positions, and our engine on it with a prompt of 56 under a window of 20."""
-    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=64))
-
-    def row(number: int) -> str:
-        try:
-            small.position_embedding(torch.tensor(number))
-        except IndexError as error:
-            return f"IndexError: {error}"
-        return "found"
-
-    def asked_for(new_tokens: int) -> str:
-        engine = Engine(small, EngineConfig(sliding_window=20))
-        trace = replay(engine, [(0, Request(0, encode("x" * 56), new_tokens))])
-        held = max((step.kv_after for step in trace.steps), default=0)
-        return trace.error or f"{len(trace.generated_tokens(0))} tokens, and at most {held} held"
-
-    rows = [f"| row {n} of the position table | {row(n)} |" for n in (62, 63, 64)]
-    rows += [f"| our engine, {n} new tokens | {asked_for(n)} |" for n in (9, 10)]
-    return "\n".join(["| what | says |", "|:--|:--|", *rows])
 
 
 # --- the post's benchmarks ----------------------------------------------------------------------

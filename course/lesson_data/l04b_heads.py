@@ -1,4 +1,4 @@
-"""Behind lesson 4b's why: where heads look, what layers lose, twins, and keeping the heaviest."""
+"""Behind lesson 4b: attention by distance, windows in single layers, trained windows, H2O."""
 
 from collections.abc import Callable, Sequence
 
@@ -44,7 +44,7 @@ def weights_by_distance(model: GPT) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def added_by_layer(model: GPT) -> dict[int, float]:
-    """The loss that a window of 16 adds in one layer alone, by layer."""
+    """The loss that a window of 16 in only one layer adds, by layer."""
     return {
         layer: _added(model, [16 if other == layer else None for other in range(4)])
         for layer in range(4)
@@ -52,7 +52,7 @@ def added_by_layer(model: GPT) -> dict[int, float]:
 
 
 def layers_table(model: GPT) -> str:
-    """Layer 0 with everything, the other three with a window: added loss, and K/V held."""
+    """Layer 0 with the full context, the other three with a window: added loss, and K/V held."""
     rows = ["| layers 1 to 3 | added loss | K/V held of 256 tokens |", "|:--|--:|--:|"]
     for window in (16, 32, 64):
         added = _added(model, [None, window, window, window])
@@ -70,8 +70,8 @@ def _added(model: GPT, windows: Sequence[int | None]) -> float:
 
 
 def seventeen(model: GPT, window: int) -> tuple[float, float, float]:
-    """Loss with everything, under a window, and of the window's tokens read as a text of their
-    own for every fourth place."""
+    """Loss with the full context, under a window, and of the window's tokens read as a text of
+    their own, at every fourth position."""
     texts, nexts = passages()
     places = nexts[:, window::4]
     rows = torch.tensor([t[i : i + window + 1] for t in texts for i in range(0, 256 - window, 4)])
@@ -89,10 +89,10 @@ def small(name: str) -> GPT:
 
 
 def twins_table() -> str:
-    """Two models trained alike but for the window, each served with everything and with W = 16."""
+    """Models trained with and without a window, each served with and without one."""
     texts, nexts = passages()
-    rows = ["| trained | served with everything | served with W = 16 |", "|:--|--:|--:|"]
-    for name, file in (("with everything", "small_full"), ("with W = 16", "small_window_16")):
+    rows = ["| trained | served with the full context | served with W = 16 |", "|:--|--:|--:|"]
+    for name, file in (("with the full context", "small_full"), ("with W = 16", "small_window_16")):
         model = small(file)
         cells = [
             f"{loss_of(read(model, [t[:128] for t in texts], window), nexts[:, :128]):.2f}"

@@ -68,11 +68,11 @@ def passages() -> tuple[list[list[int]], torch.Tensor]:
     return [each[:256] for each in found], torch.tensor([each[1:257] for each in found])
 
 
-# --- what the last token knows ------------------------------------------------------------------
+# --- what reaches the last token ----------------------------------------------------------------
 
 
 def moves(exact: GPT, window: int = 8) -> dict[int, float]:
-    """How far the last logits move when one token is another, by how far back it lies."""
+    """The largest change of the last logits when one token changes, by its distance."""
     tokens = torch.tensor(passages()[0][0][:60])
     before = read(exact, tokens, window)[-1]
 
@@ -84,27 +84,27 @@ def moves(exact: GPT, window: int = 8) -> dict[int, float]:
     return {distance: moved(distance) for distance in (4, 8, 9, 20, 32, 33, 40)}
 
 
-# --- the judge ----------------------------------------------------------------------------------
+# --- what a window costs ------------------------------------------------------------------------
 
 
 def costs(
     model: GPT, attempt: Attempt | None = None
 ) -> tuple[float, dict[tuple[int, int], tuple[float, float]]]:
-    """Loss with the whole context, and (agreement, added loss) by window and sinks.
+    """Loss with the full context, and (agreement, added loss) by window and sinks.
 
-    The learner's function judges the readings, or the reference until it answers.
+    The learner's function compares the logits, or the reference until it answers.
     """
     _, nexts = passages()
     full, windowed = _readings(model)
-    found = _judged(sliding_window.compare_logits, full, windowed, nexts)
+    found = _compared(sliding_window.compare_logits, full, windowed, nexts)
     if attempt and attempt.started:
         with contextlib.suppress(RunError):
             measure = attempt.or_reference(sliding_window.compare_logits)
-            found = run(_judged, measure, full, windowed, nexts)
+            found = run(_compared, measure, full, windowed, nexts)
     return loss_of(full, nexts), found
 
 
-def _judged(
+def _compared(
     measure: Callable[..., tuple[float, float]],
     full: torch.Tensor,
     windowed: dict[tuple[int, int], torch.Tensor],
@@ -120,25 +120,25 @@ def _judged(
 
 @course_style()
 def cost_chart(
-    full: float, by_window: dict[tuple[int, int], tuple[float, float]], whose_judge: str
+    full: float, by_window: dict[tuple[int, int], tuple[float, float]], whose: str
 ) -> Figure | str:
-    """Loss against window, without sinks and with 4, beside that of the whole context."""
+    """Loss against window, without sinks and with 4, beside the loss with the full context."""
     if not all(math.isfinite(added) for _, added in by_window.values()):
         return "Your `compare_logits` gives an added loss that is not finite; its check says more."
     title = "The shipped model under a window, six unread passages"
-    figure = new_figure(title, 1, f"judge: {whose_judge}")
+    figure = new_figure(title, 1, f"compare_logits: {whose}")
     [axes] = figure.axes
     for sinks, name in ((0, "no sinks"), (4, "4 sinks")):
         windows = sorted({w for w, _ in by_window})
         curve(axes, name, [(w, full + by_window[w, sinks][1]) for w in windows])
-    mark(axes, "everything", y=full)
+    mark(axes, "full context", y=full)
     label_axes(axes, "window W (characters)", "loss (nats per character)", log_x=True, from_0=False)
     return figure
 
 
 @functools.cache
 def _readings(model: GPT) -> tuple[torch.Tensor, dict[tuple[int, int], torch.Tensor]]:
-    """The passages' logits (B, T, V), whole and by window and sinks: no judge changes them."""
+    """The passages' logits (B, T, V), with the full context and by window and sinks."""
     texts, _ = passages()
     windows = itertools.product(WINDOWS, (0, 4))
     return read(model, texts, None), {each: read(model, texts, *each) for each in windows}
@@ -161,7 +161,7 @@ def _continuations(model: GPT, window: Window, temperature: float) -> list[Seque
 
 
 def _agreements(model: GPT, window: int, temperature: float) -> list[float]:
-    """The share of equal places of texts written with everything and under a window."""
+    """The shares of equal positions of texts sampled with the full context and under a window."""
     pairs = zip(
         _continuations(model, None, temperature),
         _continuations(model, window, temperature),
@@ -197,7 +197,7 @@ def recall(model: GPT, window: Window, sinks: int = 0) -> float:
 
 
 def metric_lab(models: dict[str, GPT], window: int = 16) -> str:
-    """What four ways to compare say of one window, model by model."""
+    """One window by four metrics, model by model."""
     rows = [
         "| model | sampled: best prompt | mean of 8 | worst | greedy, mean of 8 "
         "| teacher-forced agreement | added loss | needle, without → with |",
@@ -221,7 +221,7 @@ def metric_lab(models: dict[str, GPT], window: int = 16) -> str:
 
 
 def plays_table(model: GPT) -> str:
-    """What a window does to the needle, to lines, to speakers and to repetition."""
+    """Needle, line lengths, speakers and repetition with the full context and under a window."""
     rows = [
         "| window | needle | characters per line | new speakers | repeated, sampled "
         "| repeated, greedy | how it reads |",
@@ -251,6 +251,6 @@ def _plays(model: GPT, window: Window, sinks: int, temperature: float) -> list[s
 
 
 def _repeated(written: Sequence[str]) -> float:
-    """The share of stretches of five characters that stood in the same text before."""
+    """The share of runs of five characters that occurred before in the same text."""
     grams = [[text[i : i + 5] for i in range(len(text) - 4)] for text in written]
     return 1 - sum(len(set(each)) for each in grams) / sum(map(len, grams))

@@ -1,15 +1,13 @@
-"""Behind lesson 5: its requests, runs under a policy, and what its pictures and tables show."""
+"""Behind lesson 5: its requests, runs under a policy, the fitted line, and cases of slack."""
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from course.attempt import Attempt
-from course.calling.jobs import RunError, call, run
+from course.calling.jobs import RunError, run
 from course.calling.plain_values import as_number
 from course.lesson_data import recorded
 from nanogpt.figures.curves import step_cost
@@ -120,47 +118,24 @@ def sweep() -> list[tuple[int, float]]:
     return [(each["tokens"], each["us"]) for each in points if each["tokens"] >= 16]
 
 
-def fitted(attempt: Attempt) -> tuple[Figure, str]:
-    """The measured points and the curves through them as a chart, and what they say."""
+def fitted() -> tuple[Figure, str]:
+    """The measured points with a line and a cubic through them as a chart, and what they say."""
     points = sweep()
-    right, mine = predictor.fit_ttft(points), _answered(attempt, points)
-    lines = {} if mine is None else {"your line": mine}
-    if mine is None or not _close(mine, right):
-        lines["the reference's line"] = right
-    straight, cubic = (predictor.fit_polynomial(points, degree) for degree in (1, 3))
-    curves: dict[str, Callable[[int], float]] = {
-        name: functools.partial(policy.predict, a=a, c=c) for name, (a, c) in lines.items()
+    line, cubic = (predictor.fit_polynomial(points, degree) for degree in (1, 3))
+    curves = {
+        name: [(tokens, curve.predict_us(tokens)) for tokens, _ in points]
+        for name, curve in (("the line", line), ("a cubic", cubic))
     }
-    curves["a cubic"] = cubic.predict_us
-    drawn = {name: [(n, curve(n)) for n, _ in points] for name, curve in curves.items()}
-    a, c = mine or right
+    c, a = line.coefficients
     said = (
         f"The line says **{a / 1000:.4f} ms per token and {c / 1000:.2f} ms per pass**. R², the "
-        f"share of the ups and downs that a curve explains: {straight.r_squared:.4f} for the best "
-        f"line, {cubic.r_squared:.4f} for a cubic."
+        f"share of the variance that a curve explains: {line.r_squared:.4f} for the line, "
+        f"{cubic.r_squared:.4f} for a cubic."
     )
-    source = "" if attempt.started else "your line is not written yet"
-    return step_cost(points, drawn, "Our model on a CPU, measured once", source), said
+    return step_cost(points, curves, "Our model on a CPU, measured once"), said
 
 
-def _answered(attempt: Attempt, points: list[tuple[int, float]]) -> tuple[float, float] | None:
-    """The learner's (a, c), None while there are no two numbers."""
-    if not attempt.started or attempt.function is None:
-        return None
-    match call(attempt.function, (points,)).value:
-        case [a, c]:
-            slope, at_0 = as_number(a), as_number(c)
-            line = () if slope is None or at_0 is None else (float(slope), float(at_0))
-            return line if line and all(map(math.isfinite, line)) else None
-        case _:
-            return None
-
-
-def _close(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(one, other, strict=True))
-
-
-# --- slack and the gate -------------------------------------------------------------------------
+# --- slack -------------------------------------------------------------------------------------
 
 
 def slack_case(
@@ -195,9 +170,9 @@ def slack_case(
 
 
 def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
-    """A runner and a waiter by the learner's `slack`, or a sentence while they cannot be drawn."""
+    """A running and a waiting request by the learner's `slack`, or a sentence instead."""
     if not attempt.started:
-        return "Once you have written `slack`, a runner and a waiter are drawn here by it."
+        return "Once you have written `slack`, it draws a running and a waiting request here."
 
     def cases(slack: Callable[..., float]) -> list[dict[str, Any]]:
         return [
@@ -208,4 +183,4 @@ def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
     try:
         return run(cases, attempt.or_reference(policy.slack))
     except RunError:
-        return "What `slack` gives cannot be drawn; the check says more."
+        return "The answers of `slack` cannot be drawn; the check says more."

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from course.lesson_data.l06_ranks import random_model, recording
+from course.lesson_data.l06_ranks import first_tokens_us, random_model, recording
 from course.lesson_data.l06_stage_ranks import (
     beside,
     in_words,
@@ -20,19 +20,26 @@ from course.lesson_data.l06_stage_ranks import (
 )
 from nanogpt import Request
 from nanogpt.preemption import cleanup, races
-from nanogpt.preemption.agreement import RANK_POLICIES, write_step
-from nanogpt.preemption.monitor import MonitorPolicies, Snapshot, Target, with_arrivals
-from nanogpt.preemption.pass_outcome import RUNNER_POLICIES, Abandoned, RanksFailed, RunnerPolicies
-from nanogpt.preemption.preemption_settings import Preemption
+from nanogpt.preemption.agreement import RANK_POLICIES
+from nanogpt.preemption.monitor import (
+    Snapshot,
+    Target,
+    is_immune,
+    slo_gate,
+    with_arrivals,
+    with_progress,
+    write_step,
+)
+from nanogpt.preemption.preemptive_engine import Preemption
+from nanogpt.preemption.rank_messages import Abandoned, RanksFailed, judge
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import (
-    checkpoint_number,
     hold,
     let_go,
+    point_number,
     wait_if_held,
     wait_until_held,
 )
-from nanogpt.preemption.slo_gate import GATE_POLICIES, slo_gate
 from nanogpt.slo.slo_policies import SloPolicies
 
 Race = Callable[[Runner, bool], str]
@@ -86,9 +93,9 @@ def race_replies(runner: Runner, wrong: bool) -> str:
     """Rank 1 is slow to say that it has left. Does the engine wait to hear it?"""
     runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
     if wrong:
-        runner.policies = RunnerPolicies(read_replies=races.read_until_preempted)
+        runner.read_replies = races.read_until_preempted
     step = runner.new_step()
-    hold(runner.shared, 1, "reply", checkpoint_number(step, 4, 4))
+    hold(runner.shared, 1, "reply", point_number(step, 4, 4))
     runner.shared.target = step
 
     def be_slow() -> None:
@@ -107,10 +114,10 @@ def race_too_late(runner: Runner, wrong: bool) -> str:
     """The target is written when the last rank has looked for the last time."""
     runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
     if wrong:
-        runner.policies = RunnerPolicies(judge=races.believe_target)
+        runner.judge = races.believe_target
     work = staged(runner, 4, lambda step: write_step(runner.shared, step))
     outcome = beside(work, lambda: runner.run(runner.new_step(), short_row(), vote=True))
-    runner.policies = RUNNER_POLICIES
+    runner.judge = judge
     if isinstance(outcome, Abandoned):
         return f"all four layers of step {outcome.step} were computed, and thrown away as preempted"
     return in_words(outcome)
@@ -118,10 +125,11 @@ def race_too_late(runner: Runner, wrong: bool) -> str:
 
 def race_state(runner: Runner, wrong: bool) -> str:
     """The victim is admitted again in the very next step, beside the urgent request."""
+    undo = races.keep_previous_step if wrong else cleanup.rollback_step
     preemption = Preemption(
         urgent_first,
-        batch=lambda chosen, others: [chosen.id, *(other.id for other in others)],
-        rollback_step=races.keep_previous_step if wrong else cleanup.rollback_step,
+        # Without a waiter to admit next, the next step admits both.
+        rollback_step=lambda state, aborted, waiter: undo(state, aborted, None),
         rank_policies=replace(RANK_POLICIES, at_point=wait_if_held),
     )
     with small_engine(runner, preemption) as engine:
@@ -148,7 +156,7 @@ def race_unseen(runner: Runner, wrong: bool) -> str:
 
     see = races.only_the_snapshot if wrong else with_arrivals
     held = replace(RANK_POLICIES, at_point=wait_if_held)
-    preemption = Preemption(gate, rank_policies=held, monitor_policies=MonitorPolicies(see=see))
+    preemption = Preemption(gate, rank_policies=held, see=see)
     with small_engine(runner, preemption) as engine:
         engine.arrive(Request(0, [1] * 60, 2))
 
@@ -160,7 +168,8 @@ def race_unseen(runner: Runner, wrong: bool) -> str:
 
         beside(staged(runner, 1, arrive), engine.step)
         engine.serve()
-    order = sorted(engine.first_token_us, key=lambda each: engine.first_token_us[each])
+    first_us = first_tokens_us(engine)
+    order = sorted(first_us, key=lambda request_id: first_us[request_id])
     return (
         f"preempted passes: {len(engine.preemptions)}; "
         f"first tokens in the order of requests {order}"
@@ -170,8 +179,8 @@ def race_unseen(runner: Runner, wrong: bool) -> str:
 def race_doomed(runner: Runner, wrong: bool) -> str:
     """120 tokens of 1/12 s each by the fit, promised within 10.15 s: on time. Another one waits."""
     elapsed: list[int] = []
-    progress = races.without_progress if wrong else GATE_POLICIES.progress
-    judged = slo_gate(1e6 / 12, 0.0, policies=replace(GATE_POLICIES, progress=progress))
+    progress = races.without_progress if wrong else with_progress
+    judged = slo_gate(1e6 / 12, 0.0, progress=progress)
 
     def gate(seen: Snapshot) -> Target | None:
         answer = judged(seen)
@@ -193,9 +202,9 @@ def race_doomed(runner: Runner, wrong: bool) -> str:
 
 def race_nobody_immune(runner: Runner, wrong: bool) -> str:
     """Two requests, and a policy that finds what waits more urgent than what runs."""
-    policies = replace(GATE_POLICIES, immune=races.nobody_is_immune) if wrong else GATE_POLICIES
-    jumpy = SloPolicies(select_victim=lambda waiter, runners, margin, mode: runners[0].id)
-    judged = slo_gate(1.0, 1.0, policy=jumpy, policies=policies)
+    immune = races.nobody_is_immune if wrong else is_immune
+    jumpy = SloPolicies(select_victim=lambda candidate, running, margin, mode: running[0].id)
+    judged = slo_gate(1.0, 1.0, policy=jumpy, immune=immune)
     answers: dict[int, Target | None] = {}
 
     def gate(seen: Snapshot) -> Target | None:
@@ -206,11 +215,11 @@ def race_nobody_immune(runner: Runner, wrong: bool) -> str:
         begin_pass = engine.begin_pass
 
         def begin_once_the_monitor_has_looked(step: int, rows: Any) -> Any:
-            mode = begin_pass(step, rows)
-            if mode != "plain":
+            vote = begin_pass(step, rows)
+            if vote:
                 wait_for(lambda: step in answers)
                 wait_for(lambda: answers[step] is None or runner.shared.target == step)
-            return mode
+            return vote
 
         engine.begin_pass = begin_once_the_monitor_has_looked
         engine.arrive(Request(0, [1] * 60, 1))
@@ -222,7 +231,7 @@ def race_nobody_immune(runner: Runner, wrong: bool) -> str:
     wasted = sum(not step.work for step in steps)
     return (
         f"{wasted} of {len(steps)} steps computed nothing; "
-        f"{len(engine.first_token_us)} of 2 requests got a token"
+        f"{len(first_tokens_us(engine))} of 2 requests got a token"
     )
 
 

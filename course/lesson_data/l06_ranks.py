@@ -17,13 +17,12 @@ from nanogpt import GPT, EngineConfig, ModelConfig, Request
 from nanogpt.figures.curves import distributions
 from nanogpt.preemption import cleanup
 from nanogpt.preemption.agreement import AGREEMENTS
-from nanogpt.preemption.monitor import now_us
-from nanogpt.preemption.preemption_settings import NO_PREEMPTION, Preemption
-from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.monitor import now_us, slo_gate
+from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
-from nanogpt.preemption.slo_gate import slo_gate
 from nanogpt.slo.predictor import fit_ttft
+from nanogpt.trace import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +48,7 @@ def random_model(num_layers: int = 12, num_channels: int = 256) -> GPT:
     """Random weights: what a pass costs does not depend on what the model has learnt."""
     torch.manual_seed(0)
     config = ModelConfig(
-        num_layers=num_layers, num_heads=4, num_channels=num_channels, context_len=1536
+        num_layers=num_layers, num_heads=4, num_channels=num_channels, max_model_len=1536
     )
     return GPT(config).eval().requires_grad_(False)
 
@@ -61,6 +60,16 @@ def whole_pass(runner: Runner, num_tokens: int, vote: bool = False) -> tuple[int
     begun = now_us()
     done = runner.run(runner.new_step(), [row], vote=vote)
     return now_us() - begun, list(done.replies[0].checks)
+
+
+def first_tokens_us(engine: PreemptiveEngine) -> dict[int, int]:
+    """When each request had its first token."""
+    return {
+        work.request_id: step.end_us
+        for step in reversed(engine.trace().steps)
+        for work in step.work
+        if work.sampled is not None
+    }
 
 
 def interrupt(
@@ -87,18 +96,18 @@ def interrupt(
                     engine.step()
         finally:
             timer.cancel()
-        first = engine.first_token_us
+        first = first_tokens_us(engine)
         found: Record = {"urgent_us": first[1] - times["arrived_us"], "long_us": first[0] - begun}
         record = engine.preemptions[0] if engine.preemptions else None
         if record is not None and record.victims == (0,) and record.waiter == 1:
-            cycle = times | {"record": record.to_json(), "first_token_us": first[1]}
+            cycle = times | {"record": plain(record), "first_token_us": first[1]}
             steps = engine.trace().steps
             decision = engine.monitor.decision if engine.monitor else None
             if decision is None or record.written_ns is None:
                 return found
             if decision.target.step == record.pass_number:  # and not a later one
                 cycle["looked_us"] = decision.snapshot.now_us
-            if preemption.way == "abort":
+            if not preemption.suspend:
                 cycle["cleaned_us"] = steps[0].end_us
                 cycle["readmitted_us"] = steps[1].start_us
             stop_us = (record.replied_ns - record.written_ns) / 1000
@@ -110,11 +119,11 @@ def arms(a: float, c: float, undo: Undo = cleanup.rollback_step) -> dict[str, Pr
     """What is compared: no monitor, the three agreements, and suspending instead of aborting."""
     gate = slo_gate(a, c)
     return {
-        "no preemption": NO_PREEMPTION,
-        "vote, abort": Preemption(gate, "abort", "vote", rollback_step=undo),
-        "carried, abort": Preemption(gate, "abort", "carried", rollback_step=undo),
-        "epoch, abort": Preemption(gate, "abort", "epoch", rollback_step=undo),
-        "vote, suspend": Preemption(gate, "suspend", "vote", rollback_step=undo),
+        "no preemption": Preemption(),
+        "vote, abort": Preemption(gate, rollback_step=undo),
+        "carried, abort": Preemption(gate, agreement="carried", rollback_step=undo),
+        "epoch, abort": Preemption(gate, agreement="epoch", rollback_step=undo),
+        "vote, suspend": Preemption(gate, suspend=True, rollback_step=undo),
     }
 
 

@@ -17,8 +17,9 @@ import torch
 from course.lesson_data.l06_races import all_races, run_race
 from course.lesson_data.l06_ranks import arms, experiment, random_model, whole_pass
 from nanogpt.preemption import agreement, races
-from nanogpt.preemption.agreement import RANK_POLICIES, write_step
-from nanogpt.preemption.pass_outcome import Abandoned, RanksFailed
+from nanogpt.preemption.agreement import RANK_POLICIES
+from nanogpt.preemption.monitor import write_step
+from nanogpt.preemption.rank_messages import Abandoned, RanksFailed
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
 

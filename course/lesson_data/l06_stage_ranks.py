@@ -15,18 +15,17 @@ import torch
 from course.lesson_data.l06_ranks import random_model
 from nanogpt import EngineConfig
 from nanogpt.preemption import agreement, races
-from nanogpt.preemption.agreement import BY_STEP, RANK_POLICIES
-from nanogpt.preemption.monitor import Inbox, Monitor, MonitorPolicies, Snapshot, Target, now_us
-from nanogpt.preemption.pass_outcome import Abandoned, RanksFailed
-from nanogpt.preemption.preemption_settings import Preemption
-from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.agreement import RANK_POLICIES
+from nanogpt.preemption.monitor import Inbox, Monitor, Snapshot, Target, now_us, write_step
+from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
+from nanogpt.preemption.rank_messages import Abandoned, RanksFailed
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
 from nanogpt.preemption.shared_state import (
     NOTHING,
-    checkpoint_number,
     hold,
     let_go,
+    point_number,
     wait_if_held,
     wait_until_held,
 )
@@ -46,7 +45,7 @@ def staged(runner: Runner, layer: int, work: Callable[[int], object]) -> Callabl
     """Hold rank 0 at `layer` of the coming pass; the function returned does `work(step)` there."""
     step = runner.step + 1
     last = layer == 4  # behind the last layer a rank is held before it replies
-    hold(runner.shared, 0, "reply" if last else "read", checkpoint_number(step, layer, 4))
+    hold(runner.shared, 0, "reply" if last else "read", point_number(step, layer, 4))
 
     def hold_and_let_go() -> None:
         wait_until_held(runner.shared, 0)
@@ -94,22 +93,26 @@ def small_engine(runner: Runner, preemption: Preemption, **limits: Any) -> Preem
 
 def race_late_write(runner: Runner, wrong: bool) -> str:
     """The monitor decides in one step and writes when that is over. Which step does it hit?"""
-    signal = races.FLAG if wrong else BY_STEP
-    runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, signal=signal))
+    vote = races.flag_vote if wrong else agreement.local_vote
+    runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, local_vote=vote))
     decided, may_write = threading.Event(), threading.Event()
 
-    def hesitate() -> None:
+    def hesitate(snapshot: Snapshot) -> Target | None:
+        target = urgent_first(snapshot)
         decided.set()
         may_write.wait(20)
+        return target
 
-    policies = MonitorPolicies(before_write=hesitate)
-    with Monitor(runner.shared, urgent_first, Inbox(), signal, policies) as monitor:
+    write = races.write_flag if wrong else write_step
+    with Monitor(runner.shared, hesitate, Inbox(), write=write) as monitor:
         step = runner.new_step()
         urgent = SloRequest(1, 5, 0, now_us() + 10**8, 10**8, 0)
         monitor.publish(Snapshot(step, now_us(), now_us(), (urgent,), ()))
         decided.wait(20)
         runner.run(step, short_row(), vote=True)
         monitor.publish(None)  # the step is over, and the next one is not unwanted
+        if wrong:
+            runner.shared.target = NOTHING  # the engine clears its flag after every step
         may_write.set()
         wait_for(lambda: runner.shared.target != NOTHING)
         outcome = runner.run(runner.new_step(), short_row(), vote=True)
@@ -121,8 +124,8 @@ def race_leaving(runner: Runner, rule: Callable[..., Any]) -> str:
     held = replace(RANK_POLICIES, preemption_point=rule, at_point=wait_if_held)
     runner.load(random_model(4, 32), 1, policies=held)
     step, shared = runner.new_step(), runner.shared
-    hold(shared, 0, "read", checkpoint_number(step, 1, 4))
-    hold(shared, 1, "agree", checkpoint_number(step, 1, 4))
+    hold(shared, 0, "read", point_number(step, 1, 4))
+    hold(shared, 1, "agree", point_number(step, 1, 4))
 
     def write_between() -> None:
         for rank in (0, 1):

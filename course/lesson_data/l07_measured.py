@@ -13,13 +13,13 @@ from course.lesson_data.l07_pool import computed_tokens, found_tokens
 from course.lesson_data.plan_only import plan_engine
 from course.replay import Rerun, replay, replays
 from nanogpt import EngineConfig, ModelConfig, Policies, Request, Trace
-from nanogpt.experiments.kv_utilization import tokens_held, tokens_taken
+from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
 from widgets import bar
 
 Arrivals = list[tuple[int, Request]]
 Series = dict[str, Any]
 
-CONTEXT = ModelConfig().context_len
+CONTEXT = ModelConfig().max_model_len
 SIZES = (1, 8, 16, 64)
 _VOCABULARY = 65
 _MOST_STEPS = 2000

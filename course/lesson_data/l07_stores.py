@@ -68,7 +68,7 @@ class ExhibitEngine(Engine):
 def _store_for(store: type[Store], model: GPT, config: EngineConfig, policies: Policies) -> Store:
     """A store as large as the engine's own would be."""
     weight, size = model.token_embedding.weight, config.block_size or 1
-    num_blocks = config.max_batch_size * -(-model.config.context_len // size)
+    num_blocks = config.max_batch_size * -(-model.config.max_model_len // size)
     if config.max_kv_tokens is not None:
         num_blocks = config.max_kv_tokens // size
     return store(

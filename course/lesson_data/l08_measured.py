@@ -8,8 +8,7 @@ from course.calling.jobs import RunError
 from course.figure import Figure
 from course.replay import Rerun
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
-from nanogpt.clock import SERVER_CPU, CostClock, WallClock
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
 from nanogpt.fleet.speculating import Drafts, break_even
@@ -254,7 +253,7 @@ def _per_time(p: float, least: float | None) -> float:
     """Tokens per unit of time of 60 requests of 128 tokens with this acceptance, one at a time."""
     time, new_tokens = 0.0, 128
     for i in range(60):
-        drafts = Drafts(FleetRequest(i, 0, (0,), new_tokens, 5, 10**9, p), 8, _K, least)
+        drafts = Drafts(FleetRequest(i, 0, (0,), new_tokens, 5, 10**9, p), 8, least)
         passes = drafts.passes(0)
         time += passes * (1 + _K * _ALPHA) + new_tokens - (drafts.advance(passes) if passes else 0)
     return 60 * new_tokens / time

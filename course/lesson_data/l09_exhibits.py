@@ -11,10 +11,9 @@ from nanogpt.experiments.fleet_comparison import compare
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import SOURCE_COST
 from nanogpt.fleet.dispatching import Dispatcher
-from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO, FleetConfig
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.metrics import Metrics
-from nanogpt.fleet.presets import ADAPTIVE, FIFO
 from nanogpt.fleet.simulation import Simulation, simulate
 from nanogpt.fleet.workload import Workload, make_workload
 
@@ -151,7 +150,7 @@ def baselines_table(suspect: object) -> str:
         "| adaptive minus baseline, modelled | TTFT, median | TTFT, 99th percentile | mean ITL | "
         "the baseline's prefix hits, as printed |\n|:--|--:|--:|--:|--:|\n"
     )
-    rows = (_against("this baseline", suspect), _against("`nanogpt.fleet.presets.FIFO`", FIFO))
+    rows = (_against("this baseline", suspect), _against("`nanogpt.fleet.fleet_config.FIFO`", FIFO))
     return head + "\n".join(rows)
 
 

@@ -12,8 +12,8 @@ from course.calling.jobs import RunError, run
 from course.lesson_data.l09_lazy_heap import heap_story, told
 from nanogpt.figures.curves import distributions, ttfts_ms
 from nanogpt.fleet import decisions
+from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_record import FleetRun
-from nanogpt.fleet.presets import ADAPTIVE
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
 

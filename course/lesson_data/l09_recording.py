@@ -17,7 +17,7 @@ from nanogpt import EngineConfig, Request, load_model
 from nanogpt.experiments.fleet_comparison import Comparison, compare
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST, CostModel
-from nanogpt.fleet.presets import ADAPTIVE, AS_SOURCE, FIFO, SOURCE_FIFO
+from nanogpt.fleet.fleet_config import ADAPTIVE, AS_SOURCE, FIFO, SOURCE_FIFO
 from nanogpt.fleet.workload import SOURCE_RPS, Scenario
 from nanogpt.workers.router_state import RoundRobin
 from nanogpt.workers.worker_fleet import Fleet

@@ -19,10 +19,9 @@ from course.replay import Rerun
 from nanogpt.figures.curves import fleet_run
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST
-from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO, FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
-from nanogpt.fleet.presets import ADAPTIVE, FIFO
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import FleetRequest, Workload, make_workload
 

@@ -191,7 +191,7 @@ class LeftInMidStep(PackedExecutor):
             after = self._rule(state, self._leaver)
             self.leaving = list(after["leaving"])
             for gone in [i for i in running if i not in after["running"]]:
-                self._made.cancel(gone)
+                self._made.abort(gone)
         return super().execute(rows)
 
 
@@ -211,7 +211,7 @@ def under_a_step(rule: Rule) -> str:
             while not made.scheduler.is_done():
                 made.step()
                 for gone in executor.leaving:
-                    made.cancel(gone)
+                    made.abort(gone)
                 executor.leaving = []
         except KeyError as error:
             told = f"**The step ended with `{type(error).__name__}: {error}`.** "

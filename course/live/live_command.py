@@ -7,11 +7,12 @@ import webbrowser
 from contextlib import suppress
 from typing import Any
 
-import uvicorn
+import torch
 
 from course.live.room import Room
-from course.live.room_web import MAX_MESSAGE, House
-from course.live.serving import Serving
+from course.live.room_web import RoomApp
+from nanogpt.checkpoints.weights import load_model
+from nanogpt.server.serving import Server, address_of
 
 EVERY_ADDRESS = ("0.0.0.0", "::")
 
@@ -20,74 +21,49 @@ class PortTaken(Exception):
     """Why an address cannot be listened at, in a sentence."""
 
 
-class LiveServer(uvicorn.Server):
-    """A server that tells its pages before it goes."""
-
-    def __init__(self, config: uvicorn.Config, house: House, *, browser: bool) -> None:
-        super().__init__(config)
-        self._house = house
-        self._browser = browser
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say where."""
-        await super().startup(sockets)
-        if self.started:
-            screen = self._house.joining["screen"]
-            _say(
-                "The room is open.\n\n"
-                f"  On the projector:  {screen}\n"
-                f"  On the phones:     {self._house.joining['address']}\n"
-                f"  Room code:         {self._house.room.code}\n\n"
-                "Whoever has the projector's address has the controls. Stop it with Ctrl-C."
-            )
-            for note in self._house.joining["notes"]:
-                _say(note)
-            if self._browser:
-                webbrowser.open(screen)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell the pages, then close."""
-        await self._house.close()
-        await super().shutdown(sockets)
-
-
 def serve_room(host: str, port: int, *, browser: bool) -> int:
     """Serve until Ctrl-C. Raises: PortTaken."""
     listening = _listen_at(host, port)
     port = listening.getsockname()[1]  # 0 was any that is free
-    house = House(Serving(Room()))
-    house.joining = joining(host, port, house)
-    config = uvicorn.Config(
-        house.app(),
-        log_level="warning",
-        access_log=False,
-        ws="websockets-sansio",
-        ws_max_size=MAX_MESSAGE,
-        ws_ping_interval=20.0,
-        timeout_graceful_shutdown=3,
-        server_header=False,
-    )
-    server = LiveServer(config, house, browser=browser)
+    torch.set_num_threads(1)  # the other core is for the pages
+    room = Room(load_model(dtype=torch.float64))  # a text must not depend on its batch
+    joined = joining(host, port, room)
+
+    def announce(_: str) -> None:
+        _say(
+            "The room is open.\n\n"
+            f"  On the projector:  {joined['screen']}\n"
+            f"  On the phones:     {joined['address']}\n"
+            f"  Room code:         {room.code}\n\n"
+            "Whoever has the projector's address has the controls. Stop it with Ctrl-C."
+        )
+        for note in joined["notes"]:
+            _say(note)
+        if browser:
+            webbrowser.open(joined["screen"])
+
+    app = RoomApp(room, host, joined).starlette()
+    server = Server(app, room.thread, host, port, announce)
     with suppress(KeyboardInterrupt):  # which uvicorn hands on once all is closed
         asyncio.run(server.serve([listening]))
     _say("\nStopped; everyone was told.")
     return 0
 
 
-def joining(host: str, port: int, house: House) -> dict[str, Any]:
+def joining(host: str, port: int, room: Room) -> dict[str, Any]:
     """How people get in: the addresses, the QR code as SVG (None without segno), and notes."""
     reached = own_address() if host in EVERY_ADDRESS else host
-    address = f"http://{_in_url(reached)}:{port}/"
+    address = f"{address_of(reached, port)}/"
     notes: list[str] = []
     if reached.startswith("127.") or reached in ("localhost", "::1"):
         notes.append("Only this machine gets in; --host 0.0.0.0 opens the room to its network.")
-    picture = qr_code(f"{address}#{house.room.code}")
+    picture = qr_code(f"{address}#{room.code}")
     if picture is None:
         notes.append("No QR code: requirements-live.txt is not installed.")
     local = "127.0.0.1" if host in EVERY_ADDRESS else host
     return {
         "address": address,
-        "screen": f"http://{_in_url(local)}:{port}/screen#{house.token}",
+        "screen": f"{address_of(local, port)}/screen#{room.token}",
         "qr": picture,
         "notes": notes,
     }
@@ -118,10 +94,6 @@ def _listen_at(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=512)
     except (OSError, OverflowError) as error:
         raise PortTaken(f"{host}, port {port}, cannot be listened at: {error}.") from None
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _say(text: str) -> None:

@@ -1,98 +1,116 @@
-"""The room's state: guests, prompts and their progress, without sockets and without an engine."""
+"""The room: guests, their requests and the instructor's controls, around a server's engine thread.
+
+A room is used only in the event loop, except for what its commands do in the engine's thread.
+"""
 
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from course.live import prompts
-from course.live.prompts import Asked, Guest, Rate, Refused
-from course.live.recent_steps import RecentSteps
+from course.live import room_requests
+from course.live.room_engine import Pace, RoomFeed, make_engine, replace_engine, tune
+from course.live.room_requests import Guest, Rate, Refused, RoomRequest, checked_prompt
 from course.live.tuning import SLIDERS, Tuning
 from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.model import GPT
+from nanogpt.server.api_errors import ApiError
+from nanogpt.server.engine_thread import EngineThread
+from nanogpt.server.served_request import Asked
+from nanogpt.server.server_settings import ServerSettings
+from nanogpt.trace import StepRecord, WaitRecord, WorkRecord
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ"
-SHOWN_STEPS = 17
 KEPT_DONE = 60
 """Finished requests that are kept."""
 MAX_GUESTS = 300
-MOST_EVENTS = 4
+MAX_BODY = 4096
+"""Bytes of a message to the room."""
 
 
 class Room:
-    """The guests, their requests, the engine's newest steps and its settings. Mutable.
+    """The guests, their requests, the engine's settings and its newest step. Mutable.
 
+    Whoever has the `token` has the controls. `num_changes` grows with whatever a page may show.
     `clock` tells seconds.
     """
 
     def __init__(
-        self, tuning: Tuning | None = None, clock: Callable[[], float] = time.perf_counter
+        self,
+        model: GPT,
+        tuning: Tuning | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.code = "".join(secrets.choice(CODE_LETTERS) for _ in range(5))
+        self.token = secrets.token_urlsafe(16)
         self.tuning = tuning or Tuning()
         self.clock = clock
         self.step_number = 0
         self.paused = False
         self.hidden = False
-        self.worker: Literal["starting", "up", "lost"] = "starting"
         self.guests: dict[str, Guest] = {}
-        self.asked: dict[int, Asked] = {}
-        self.events: deque[str] = deque(maxlen=MOST_EVENTS)
-        self._outbox: list[Asked] = []
-        self.recent = RecentSteps(SHOWN_STEPS)
-        self.queue: list[dict[str, Any]] = []
-        self._lost: list[int] = []
-        self._rate = Rate(prompts.BURST, 1.0)
-        self._next_id = 1
+        self.requests: dict[int, RoomRequest] = {}
+        self.event = ""
+        self.num_changes = 0
+        self._window = self.tuning.sliding_window
+        self._outside: deque[RoomRequest] = deque()  # they wait for another window
+        self._rate = Rate(room_requests.BURST, 1.0)
+        self._pace = Pace(self.tuning.pace_ms)
+        settings = ServerSettings(
+            "the room", self.token, room_requests.MAX_UNFINISHED, max_body_bytes=MAX_BODY,
+            stream_interval_ms=0, shutdown_s=0,
+        )  # fmt: skip
+        self.thread = EngineThread(
+            make_engine(model, self.tuning), settings,
+            live=RoomFeed(self._pace, self._hear_in_loop), pace=self._pace,
+        )  # fmt: skip
 
     # --- guests -----------------------------------------------------------------------------------
 
-    def join(self, key: object = None) -> Guest:
+    def join(self, key: str | None = None) -> Guest:
         """A guest with the code; one that returns sends its key. Raises: Refused."""
-        known = self.guests.get(key) if isinstance(key, str) else None
-        if known is None:
-            if len(self.guests) >= MAX_GUESTS:
-                self._forget_guests()
-            if len(self.guests) >= MAX_GUESTS:
-                raise Refused(f"The room is full: {MAX_GUESTS} are here.")
-            known = Guest(secrets.token_urlsafe(12))
-            self.guests[known.key] = known
-        known.pages += 1
-        return known
+        if key in self.guests:
+            return self.guests[key]
+        if len(self.guests) >= MAX_GUESTS:
+            self._forget_guests()
+        if len(self.guests) >= MAX_GUESTS:
+            raise Refused(f"The room is full: {MAX_GUESTS} are here.")
+        guest = Guest(secrets.token_urlsafe(12))
+        self.guests[guest.key] = guest
+        return guest
 
-    def leave(self, guest: Guest) -> None:
-        """A page of a guest is closed. Its requests go on."""
-        guest.pages -= 1
-
-    def ask(self, guest: Guest, text: object) -> Asked:
+    def ask(self, guest: Guest, text: object) -> RoomRequest:
         """Take in a guest's prompt. Raises: Refused."""
-        tokens = prompts.checked_prompt(text)
+        tokens = checked_prompt(text)
         mine = [each for each in self.unfinished() if each.guest is guest]
-        if len(mine) >= prompts.MAX_WAITING_EACH:
+        if len(mine) >= room_requests.MAX_WAITING_EACH:
             raise Refused(f"{len(mine)} of yours are not done yet; wait for one of them.")
         now = self.clock()
         wait_s = guest.rate.wait_s(now)
         if wait_s:
-            raise Refused(f"One prompt every {prompts.GAP_S:g} seconds; wait {wait_s:.0f} more.")
-        if self._rate.wait_s(now) or len(self.unfinished()) >= prompts.MAX_UNFINISHED:
-            raise Refused("The room sends more than the engine can take; try again in a moment.")
+            gap_s = room_requests.GAP_S
+            raise Refused(f"One prompt every {gap_s:g} seconds; wait {wait_s:.0f} more.")
+        if self._rate.wait_s(now):
+            raise _too_many()
+        request = self._take_in(guest, tokens, priority=1)
         guest.rate.note(now)
         self._rate.note(now)
-        return self._take_in(guest, tokens, priority=1)
+        return request
 
     # --- the instructor ---------------------------------------------------------------------------
 
     def send_long(self) -> None:
         """A long prompt arrives."""
-        asked = self._take_in(None, encode(prompts.LONG_PROMPT), priority=1)
-        self._say(f"A prompt of {len(asked.prompt_tokens)} tokens arrives: request {asked.id}.")
+        request = self._take_in(None, encode(room_requests.LONG_PROMPT), priority=1)
+        num_tokens = len(request.asked.prompt_tokens)
+        self._say(f"A prompt of {num_tokens} tokens arrives: request {request.id}.")
 
     def send_urgent(self) -> None:
         """An urgent request arrives."""
-        asked = self._take_in(None, encode(prompts.URGENT_PROMPT), priority=0)
-        self._say(f"An urgent request arrives: request {asked.id}, priority 0.")
+        request = self._take_in(None, encode(room_requests.URGENT_PROMPT), priority=0)
+        self._say(f"An urgent request arrives: request {request.id}, priority 0.")
 
     def halve_kv(self) -> None:
         """The KV budget halves, down to its least. Raises: Refused there."""
@@ -110,150 +128,141 @@ class Room:
         if changed.max_kv_tokens != self.tuning.max_kv_tokens:
             self._say(f"The KV budget is now {changed.max_kv_tokens}.")
         self.tuning = changed
+        self.thread.order(partial(self._pace.change, changed.pace_ms, self.paused))
+        self.thread.order(partial(tune, self.thread, changed))
+        self._let_in()
 
     def show(self, *, hidden: bool) -> None:
         """Hide all prompts and texts, or show them."""
         self.hidden = hidden
+        self.num_changes += 1
 
     def pause(self, *, paused: bool) -> None:
         """Stop or start the steps."""
         self.paused = paused
+        self.thread.order(partial(self._pace.change, self.tuning.pace_ms, paused))
+        self.num_changes += 1
+
+    def step_once(self) -> None:
+        """Run one step, even if the room is paused."""
+        self.thread.order(self._pace.step_once)
+
+    def kill_engine(self) -> None:
+        """Drop the engine with all K/V: its requests keep their texts, and another goes on."""
+        lost = [each for each in self.unfinished() if each.text or each.state == "prefilling"]
+        for each in lost:
+            each.state = "lost"
+            each.words = "Its engine is gone, and its K/V: that is computed again."
+        tuning = self.tuning.changed({"sliding_window": self._window})
+        self.thread.order(partial(replace_engine, self.thread, tuning))
+        ids = ", ".join(str(each.id) for each in lost)
+        what = f"; the texts of requests {ids} stay, their K/V is computed again" if lost else ""
+        self._say(f"The engine is gone with all K/V{what}. Another one goes on.")
 
     # --- the engine -------------------------------------------------------------------------------
 
-    def has_work(self) -> bool:
-        """Whether a step would do something."""
-        return bool(self._outbox or self.unfinished())
+    def _hear_in_loop(self, step: StepRecord, waits: Sequence[WaitRecord]) -> None:
+        self.thread.in_loop(self.hear, step, waits)
 
-    def order(self) -> dict[str, Any]:
-        """The worker's order for the next step, with the new requests."""
-        asks = [
-            {
-                "id": each.id,
-                "prompt_tokens": each.prompt_tokens,
-                "max_new_tokens": each.max_new_tokens,
-                "priority": each.priority,
-                "window": each.window if each.tokens else None,
-            }
-            for each in self._outbox
-        ]
-        self._outbox = []
-        return {"asks": asks, "tuning": asdict(self.tuning)}
-
-    def worker_is_up(self) -> None:
-        """A worker is ready for steps."""
-        self.worker = "up"
-
-    def worker_is_lost(self, how: str) -> None:
-        """All K/V is lost: unfinished requests start again and keep their texts."""
-        self.worker = "lost"
-        again = self.unfinished()
-        for each in again:
-            if each.tokens or each.state == "prefilling":
-                self._lost.append(each.id)
-                each.state, each.redone = "lost", 0
-                each.words = "Its worker is gone, and its K/V: it is computed again."
-        # Requests with tokens go first, under their own window.
-        self._outbox = sorted(again, key=lambda each: (not each.tokens, each.id))
-        self.queue = []
-        ids = ", ".join(str(each) for each in self._lost)
-        what = f"; requests {ids} start again, and get the same text" if self._lost else ""
-        self._say(f"The worker {how}{what}. Another one starts.")
-
-    def hear(self, answer: Mapping[str, Any]) -> None:
-        """Take in a step's result, as `LiveEngine.step` returns it."""
-        for request_id, sentence in answer["refused"].items():
-            asked = self.asked[int(request_id)]
-            asked.state, asked.words = "refused", f"Refused: {sentence}."
-        self.queue = answer["queue"]
-        step = answer["step"]
-        if step:
-            self.step_number = step["step"] + 1
-            self.recent.add({**step, "lost": self._lost})
-            self._lost = []
-            self._hear_work(step, answer["window"])
-            self._hear_waits(step)
-        for request_id in answer["door"]:
-            words = "It waits for the requests that began under another window."
-            self.asked[request_id].state, self.asked[request_id].words = "waiting", words
+    def hear(self, step: StepRecord, waits: Sequence[WaitRecord]) -> None:
+        """Take in a step and the reasons of all waiting requests. The texts are there already."""
+        self.step_number = step.step + 1
+        for work in step.work:
+            self._hear_work(self.requests[work.request_id], work, step.step)
+        for wait in waits:
+            is_preempted = wait.request_id in step.preempted
+            _hear_wait(self.requests[wait.request_id], wait, is_preempted=is_preempted)
+        self._hear_ends()
+        self._let_in()
         self._forget_done()
+        self.num_changes += 1
 
-    def _hear_work(self, step: Mapping[str, Any], window: int) -> None:
-        for work in step["work"]:
-            asked = self.asked[work["request_id"]]
-            asked.window = window
-            if work["sampled"] is not None:
-                self._give(asked, work["sampled"], step["step"])
-            if work["kind"] == "prefill" and work["sampled"] is None:
-                asked.state = "prefilling"
-                known = len(asked.prompt_tokens) + len(asked.tokens)
-                asked.words = f"Prefill: {work['end']} of {known} known tokens are computed."
-            else:
-                asked.state = "active"
-                asked.words = f"Decode: {len(asked.tokens)} of {asked.max_new_tokens} tokens."
-        for request_id in step["finished"]:
-            asked = self.asked[request_id]
-            asked.state = "done"
-            steps = (asked.first_step or 0) - asked.arrival_step + 1
-            after = f"{steps} step{'s' if steps > 1 else ''}"
-            asked.words = f"Done: {len(asked.tokens)} tokens, the first after {after}."
-
-    def _hear_waits(self, step: Mapping[str, Any]) -> None:
-        for wait in step["waits"]:
-            asked, reason = self.asked[wait["request_id"]], wait["reason"]
-            if wait["request_id"] in step["preempted"]:
-                asked.state = "preempted"
-                asked.words = f"{reason[:1].upper()}{reason[1:]}: its K/V is gone, its text stays."
-                continue
-            if wait["status"] == "waiting" and asked.state not in ("preempted", "lost"):
-                asked.state = "waiting"
-            asked.words = f"{asked.state.capitalize()}: {reason}."
-
-    def _give(self, asked: Asked, token: int, step: int) -> None:
-        """Add a token, unless it is one that a lost worker had generated already."""
-        if asked.redone < len(asked.tokens):
-            assert asked.tokens[asked.redone] == token, "a recomputed text must stay the same"
-            asked.redone += 1
+    def _hear_work(self, request: RoomRequest, work: WorkRecord, step: int) -> None:
+        request.text += request.stream.take()
+        if work.sampled is None:
+            request.state = "prefilling"
+            known = request.num_known
+            request.words = f"Prefill: {work.end} of {known} known tokens are computed."
             return
-        if not asked.tokens:
-            asked.first_step, asked.first_s = step, self.clock()
-        asked.tokens.append(token)
-        asked.redone = len(asked.tokens)
+        if request.first_step is None:
+            request.first_step = step
+        request.state = "active"
+        request.words = f"Decode: {len(request.text)} of {request.asked.max_new_tokens} tokens."
+
+    def _hear_ends(self) -> None:
+        for request in self.unfinished():
+            end = request.stream.end
+            if end is None:
+                continue
+            if end.reason != "length":
+                request.state, request.words = "refused", f"Refused: {end.message}."
+                continue
+            steps = (request.first_step or 0) - request.arrival_step + 1
+            after = f"{steps} step{'s' if steps > 1 else ''}"
+            request.state = "done"
+            request.words = f"Done: {end.num_tokens} tokens, the first after {after}."
+
+    def _let_in(self) -> None:
+        """Once no request is served under another window, change it, and let all others in."""
+        wanted = self.tuning.sliding_window
+        if wanted != self._window and len(self._outside) == len(self.unfinished()):
+            self._window = wanted
+            self.thread.order(partial(replace_engine, self.thread, self.tuning))
+        while wanted == self._window and self._outside:
+            request = self._outside.popleft()
+            request.window = wanted
+            self.thread.enter(request.stream, request.asked)
+        self.num_changes += 1
 
     # --- what is kept -----------------------------------------------------------------------------
 
-    def _take_in(self, guest: Guest | None, tokens: list[int], priority: int) -> Asked:
-        asked = Asked(
-            id=self._next_id,
-            guest=guest,
-            prompt_tokens=tokens,
-            max_new_tokens=prompts.NEW_TOKENS,
-            priority=priority,
-            slo_steps=self.tuning.slo_steps,
-            arrival_step=self.step_number,
-            arrived_s=self.clock(),
+    def _take_in(self, guest: Guest | None, tokens: list[int], priority: int) -> RoomRequest:
+        asked = Asked(tokens, room_requests.NEW_TOKENS, priority=priority)
+        try:
+            stream = self.thread.admit(asked)
+        except ApiError:
+            raise _too_many() from None
+        request = RoomRequest(
+            stream, asked, guest, self.tuning.slo_steps, self.step_number, self._window
         )
-        self._next_id += 1
-        self.asked[asked.id] = asked
-        self._outbox.append(asked)
-        return asked
+        if self.tuning.sliding_window != self._window:
+            request.words = "It waits for the requests that began under another window."
+        self.requests[request.id] = request
+        self._outside.append(request)
+        self._let_in()
+        return request
 
-    def unfinished(self) -> list[Asked]:
+    def unfinished(self) -> list[RoomRequest]:
         """The requests that are not over, by id."""
-        return [each for each in self.asked.values() if not each.is_over]
+        return [each for each in self.requests.values() if not each.is_over]
 
     def _forget_done(self) -> None:
-        over = [each.id for each in self.asked.values() if each.is_over]
-        shown = self.recent.ids()
+        over = [each.id for each in self.requests.values() if each.is_over]
         for request_id in over[:-KEPT_DONE]:
-            if request_id not in shown:
-                del self.asked[request_id]
+            del self.requests[request_id]
 
     def _forget_guests(self) -> None:
-        asking = {each.guest.key for each in self.asked.values() if each.guest}
+        asking = {each.guest.key for each in self.requests.values() if each.guest}
         for key, guest in list(self.guests.items()):
             if not guest.pages and key not in asking:
                 del self.guests[key]
 
     def _say(self, sentence: str) -> None:
-        self.events.append(f"Step {self.step_number}: {sentence}")
+        self.event = f"Step {self.step_number}: {sentence}"
+        self.num_changes += 1
+
+
+def _hear_wait(request: RoomRequest, wait: WaitRecord, *, is_preempted: bool) -> None:
+    reason = wait.reason
+    if is_preempted:
+        request.state = "preempted"
+        words = f"{reason[:1].upper()}{reason[1:]}: its K/V is gone, its text stays."
+    else:
+        if wait.status == "waiting" and request.state not in ("preempted", "lost"):
+            request.state = "waiting"
+        words = f"{request.state.capitalize()}: {reason}."
+    request.words = words
+
+
+def _too_many() -> Refused:
+    return Refused("The room sends more than the engine can take; try again in a moment.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 NUM_SINKS = 4
 """The first tokens that stay visible under any window."""
@@ -14,8 +14,7 @@ POLICIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """The whole numbers that a slider gives: from `least` to `most`, `step` apart."""
 
     least: int
@@ -50,18 +49,17 @@ class Tuning:
     pace_ms: int = 300
 
     def __post_init__(self) -> None:
-        for name, limits in SLIDERS.items():
+        for name, (least, most, _) in SLIDERS.items():
             value = getattr(self, name)
-            if type(value) is not int or not limits.least <= value <= limits.most:
+            if type(value) is not int or not least <= value <= most:
                 raise ValueError(
-                    f"{name} is {value!r}; it must be a whole number from {limits.least} to "
-                    f"{limits.most}"
+                    f"{name} is {value!r}; it must be a whole number from {least} to {most}"
                 )
         if str(self.policy) not in POLICIES:
             raise ValueError(f"there is no policy {self.policy!r}; choose from {sorted(POLICIES)}")
 
     def changed(self, values: Mapping[str, Any]) -> "Tuning":
-        """These settings with some of them changed. Raises: ValueError for a name there is not."""
+        """These settings with some of them changed. Raises: ValueError for an unknown name."""
         mine = asdict(self)
         for name in values:
             if name not in mine:

@@ -9,8 +9,7 @@ from course.prediction import predict
 from course.registry import exercise
 from course.report import Report
 from nanogpt import Engine, EngineConfig, Policies, Trace, load_model
-from nanogpt.clock import CostClock
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, CostClock
 from widgets import Prediction, Timeline
 
 FORGETFUL = '''def chunk_size(budget, num_decodes, remaining):

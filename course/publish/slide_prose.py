@@ -13,6 +13,7 @@ from math import ceil
 
 LINE = 76  # characters of a slide's text
 CODE_LINE = 0.72  # a line of a listing, in lines of text
+LOOP = 12.0  # the engine's loop, in type that is small enough for a slide of its own
 ROW = 1.0
 ROW_LINE = 104  # characters of a table's row
 _ROWS = re.compile(r"<tr>.*?</tr>", re.DOTALL)
@@ -109,6 +110,8 @@ def _measured(tag: str, html: str) -> Element:
         lines = sum(map(_row_lines, _ROWS.findall(html))) + 0.4
     elif tag in ("ul", "ol"):
         lines = sum(map(_item_lines, _ITEMS.findall(html)))
+    elif tag == "figure":
+        lines = LOOP
     else:
         lines = _lines(text, LINE) + 0.6
     return Element(tag, html, lines)

@@ -1,9 +1,11 @@
-"""An uninitialised model to load weights into, and the check of the weights read."""
+"""Reading weights: the tensors of a file, their check, and an uninitialised model for them."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch.overrides import TorchFunctionMode
 
 from nanogpt.config import ModelConfig
@@ -11,6 +13,39 @@ from nanogpt.model import GPT
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Types of stored weights; fewer bits would need scales."""
+CHECKSUMS = "SHA256SUMS"
+"""Beside shipped files: their checksums, as `sha256sum` writes and checks them."""
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """The header and the tensors of a safetensors file.
+
+    Raises: ValueError for one that is missing, damaged, or not what its checksum says.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no weights file at {path}")
+    check_sum(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            return file.metadata() or {}, tensors
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
+
+
+def check_sum(path: Path) -> None:
+    """Raises: ValueError for a file that differs from the checksum beside it, if there is one."""
+    sums = path.with_name(CHECKSUMS)
+    entries = [line.split() for line in sums.read_text().splitlines()] if sums.is_file() else []
+    wanted = {name: digest for digest, name in entries}.get(path.name)
+    if wanted is None:
+        return
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != wanted:
+        raise ValueError(
+            f"{path} is not the file that was shipped: its sha256 is {digest}, and {CHECKSUMS} "
+            f"beside it says {wanted}; bring the file back from the repository"
+        )
 
 
 class _NothingDrawn(TorchFunctionMode):

@@ -7,15 +7,13 @@ masks. Its tokenizer: `byte_pairs`. Which models can be fetched: docs/gpt2.md.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from nanogpt.checkpoints.filling import check_weights, model_to_fill
+from nanogpt.checkpoints.filling import check_weights, model_to_fill, read_tensors
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 from nanogpt.validate import check_int, show
@@ -30,7 +28,7 @@ PREFIX = "transformer."
 """Newer files begin each name with it."""
 SIZES = {
     "num_layers": "n_layer", "num_heads": "n_head", "num_channels": "n_embd",
-    "context_len": "n_positions", "vocab_size": "vocab_size",
+    "max_model_len": "n_positions", "vocab_size": "vocab_size",
 }  # fmt: skip
 """The sizes of a `ModelConfig` by their names in config.json."""
 HEAD = "lm_head.weight"
@@ -54,7 +52,12 @@ def load_gpt2(folder: Path | str, dtype: torch.dtype = torch.float32) -> GPT:
     """
     folder = Path(folder)
     config = config_of(folder / "config.json")
-    weights = dict(_weights(folder))
+    weights = {
+        name: tensor
+        for path in _files(folder)
+        for name, tensor in read_tensors(path)[1].items()
+        if not name.endswith(MASKS)
+    }
     model = model_to_fill(config, folder / "config.json")
     prefix = PREFIX if any(name.startswith(PREFIX) for name in weights) else ""
     names = {ours: prefix + their_name(ours) for ours in model.state_dict()}
@@ -101,26 +104,11 @@ def config_of(path: Path) -> ModelConfig:
     return config
 
 
-def _weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Every weight as it is stored, without the masks."""
-    index = folder / "model.safetensors.index.json"
-    names = _listed(index) if index.is_file() else set[str]()
-    if (folder / "model.safetensors").is_file() or not names:
-        names = {"model.safetensors"}  # an index beside it may be of other weights
-    for path in (folder / name for name in sorted(names)):
-        if not path.is_file():
-            raise ValueError(f"there is no weights file at {path}")
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 (no mapping)
-                    if not name.endswith(MASKS):
-                        yield name, file.get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
-
-
-def _listed(index: Path) -> set[str]:
-    """The files that an index names. Raises: ValueError for one that is damaged."""
+def _files(folder: Path) -> list[Path]:
+    """The weights files of a folder. Raises: ValueError for a damaged index."""
+    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return [whole]
     files = read_json(index).get("weight_map")
     if not isinstance(files, dict) or not files:
         raise ValueError(f"{index}: weight_map is {show(files)}; it must name a file per tensor")
@@ -130,7 +118,9 @@ def _listed(index: Path) -> set[str]:
                 f"{index}: the file of tensor {tensor} is {show(file)}; it must be the name of a "
                 "file beside it"
             )
-    return set(files.values())
+    if whole.is_file():  # an index beside it may be of other weights
+        return [whole]
+    return [folder / name for name in sorted(set(files.values()))]
 
 
 def their_name(ours: str) -> str:

@@ -5,53 +5,35 @@ joins its pieces, and waits until a character is whole.
 """
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, decode, encode
 
+if TYPE_CHECKING:
+    from nanogpt.checkpoints.byte_pairs import BytePairs
 
-class Tokenizer(Protocol):
-    """What a model's tokens mean."""
-
-    @property
-    def end_token(self) -> int | None:
-        """The token that ends a text, if there is one."""
-        ...
-
-    @property
-    def max_token_length(self) -> int:
-        """The most characters that a token stands for."""
-        ...
-
-    def encode(self, text: str) -> list[int]:
-        """The text's tokens. Raises: ValueError naming a character that has none."""
-        ...
-
-    def piece(self, token: int) -> bytes:
-        """The token's share of the text's UTF-8. Raises: ValueError for an unknown token."""
-        ...
-
-    def check_fits(self, vocab_size: int) -> None:
-        """Raises: ValueError for a model with another vocabulary."""
-        ...
+Tokenizer: TypeAlias = "Characters | BytePairs"
 
 
 class Characters:
     """The character model's tokenizer: a token is one of 65 characters.
 
+    `end_token` ends a text, if there is one; a token stands for `max_token_length` characters at
+    most.
+
     >>> Characters().piece(32)
     b'T'
     """
 
-    end_token = None
+    end_token: int | None = None
     max_token_length = 1
 
     def encode(self, text: str) -> list[int]:
-        """As `tokenizer.encode`."""
+        """The text's tokens. Raises: ValueError naming a character that has none."""
         return encode(text)
 
     def piece(self, token: int) -> bytes:
-        """The character's UTF-8."""
+        """The character's UTF-8. Raises: ValueError for an unknown token."""
         return decode([token]).encode()
 
     def check_fits(self, vocab_size: int) -> None:

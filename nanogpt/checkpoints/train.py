@@ -83,10 +83,10 @@ def split(tokens: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def validation_loss(model: GPT, tokens: Tensor) -> float:
     """Mean cross-entropy, nats per character, over full windows. Shapes: tokens (N,)."""
-    window = model.config.context_len
+    window = model.config.max_model_len
     count = (len(tokens) - 1) // window
-    inputs = tokens[: count * window].view(count, window)  # (count, context_len)
-    targets = tokens[1 : count * window + 1].view(count, window)  # (count, context_len)
+    inputs = tokens[: count * window].view(count, window)  # (count, max_model_len)
+    targets = tokens[1 : count * window + 1].view(count, window)  # (count, max_model_len)
     total = 0.0
     for start in range(0, count, 16):
         rows = slice(start, start + 16)
@@ -122,7 +122,7 @@ class Trainer:
     def train_step(self) -> float:
         """Take one optimisation step on random windows; return its training loss."""
         started = time.perf_counter()
-        length = self.model.config.context_len
+        length = self.model.config.max_model_len
         last = len(self.train_tokens) - length - 1
         starts = torch.randint(last, (self.config.batch_size, 1), generator=self.generator)
         index = (starts + torch.arange(length)).to(self.device)  # (B, T)
@@ -138,11 +138,16 @@ class Trainer:
         self.seconds += time.perf_counter() - started
         return loss.item()
 
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """What a run that goes on from a saved state must have in common with it."""
+        configs = {"config": self.config, "sizes": self.model.config}
+        return {name: dataclasses.asdict(config) for name, config in configs.items()}
+
     def save(self, path: Path) -> None:
         """Write the whole state; a crash in the middle leaves the previous file in place."""
         state = {
-            "config": dataclasses.asdict(self.config),
-            "sizes": dataclasses.asdict(self.model.config),
+            **self.settings,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
@@ -158,11 +163,7 @@ class Trainer:
             state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
         except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
             raise ValueError(f"{path} is not a readable training state: {error}") from None
-        mine = {
-            "config": dataclasses.asdict(self.config),
-            "sizes": dataclasses.asdict(self.model.config),
-        }
-        for name, settings in mine.items():
+        for name, settings in self.settings.items():
             if state[name] != settings:
                 raise ValueError(f"{path} was trained with {state[name]}, not with {settings}")
         self.model.load_state_dict(state["model"])

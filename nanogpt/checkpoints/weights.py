@@ -1,22 +1,18 @@
 """Weights on disk: safetensors in half precision, with the model's sizes in the header."""
 
 import dataclasses
-import hashlib
 import json
 import os
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from nanogpt.checkpoints.filling import check_weights, model_to_fill
+from nanogpt.checkpoints.filling import check_weights, model_to_fill, read_tensors
 from nanogpt.checkpoints.gpt2 import load_gpt2
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 
-CHECKSUMS = "SHA256SUMS"
-"""Beside shipped files: their checksums, as `sha256sum` writes and checks them."""
 SHIPPED_WEIGHTS = Path(__file__).parent / "shakespeare.safetensors"
 
 SHAKESPEARE = ModelConfig()
@@ -41,15 +37,7 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
     path = Path(path)
     if path.is_dir():
         return load_gpt2(path, dtype)
-    if not path.is_file():
-        raise ValueError(f"there is no weights file at {path}")
-    check_sum(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
+    header, weights = read_tensors(path)
     try:
         config = ModelConfig(**json.loads(header["config"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -60,16 +48,3 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
     check_weights(path, weights, model.state_dict())
     model.load_state_dict(weights)
     return model.to(dtype).eval().requires_grad_(False)
-
-
-def check_sum(path: Path) -> None:
-    """Raises: ValueError for a file that differs from the checksum beside it, if there is one."""
-    sums = path.with_name(CHECKSUMS)
-    entries = [line.split() for line in sums.read_text().splitlines()] if sums.is_file() else []
-    wanted = {name: digest for digest, name in entries}.get(path.name)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if wanted not in (None, digest):
-        raise ValueError(
-            f"{path} is not the file that was shipped: its sha256 is {digest}, and {CHECKSUMS} "
-            f"beside it says {wanted}; bring the file back from the repository"
-        )

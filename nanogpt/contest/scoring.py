@@ -12,10 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nanogpt.contest.contest_machine import PatientClock, contest_model
+import torch
+
+from nanogpt.clock import CostClock
 from nanogpt.contest.upper_bound import bound
-from nanogpt.contest.workloads import Call, Workload, workload
+from nanogpt.contest.workloads import MODEL, Call, Workload, workload
 from nanogpt.engine import Engine
+from nanogpt.model import GPT
 from nanogpt.policies import Policies
 from nanogpt.policy_views import Policy, RequestView, TimedKey
 from nanogpt.posts.oracle import generate
@@ -86,19 +89,18 @@ def play(workload: Workload, entry: Entry) -> Score:
 
     A policy that fails, a text that differs from the oracle's, or an endless run scores 0.
     """
-    run = _Run(workload, entry)
+    calls, clock = workload.calls, PatientClock(workload.machine.cost)
+    settings = workload.machine.settings(_policy(entry.priority_key, calls, clock))
+    engine = Engine(contest_model(), settings, entry.policies, clock=clock)
     try:
-        run.serve()
-        problem = _wrong_text(workload, run.texts)
+        problem = _wrong_text(calls, _serve(engine, calls, clock))
     except Exception as error:  # a policy's own, or the engine's about what one led to
         is_ours = isinstance(error, PolicyError | ValueError)
         problem = str(error) if is_ours else f"a policy raised {show(error)}"
         problem = problem.replace("policy for request", "priority_key for request")
-    times = first_times(workload.calls, run.steps)
-    kept = [call.id for call in workload.calls if _is_kept(call, times[call.id])]
-    ids = () if problem else tuple(kept)
-    num_calls, num_steps = len(workload.calls), len(run.steps)
-    return Score(num_calls, ids, num_steps, run.clock.now_us(), problem)
+    times = first_times(calls, engine.steps)
+    kept = () if problem else tuple(call.id for call in calls if _is_kept(call, times[call.id]))
+    return Score(len(calls), kept, len(engine.steps), clock.now_us(), problem)
 
 
 def first_times(calls: Sequence[Call], steps: Sequence[StepRecord]) -> dict[int, dict[int, int]]:
@@ -121,53 +123,47 @@ def _is_kept(call: Call, times: dict[int, int]) -> bool:
     return all(index in times and times[index] <= call.due_us(index) for index in wanted)
 
 
-class _Run:
-    """One engine that serves a workload as its requests arrive. Mutable."""
+class PatientClock(CostClock):
+    """The modelled clock, which can also wait until the next arrival."""
 
-    def __init__(self, workload: Workload, entry: Entry) -> None:
-        self._queue = deque(workload.calls)
-        self._calls = {call.id: call for call in workload.calls}
-        self._requests = {call.id: call.request() for call in workload.calls}
-        self.clock = PatientClock(workload.machine.cost)
-        settings = workload.machine.settings(self._policy(entry))
-        self._engine = Engine(contest_model(), settings, entry.policies, clock=self.clock)
-        self.steps: list[StepRecord] = []
-
-    @property
-    def texts(self) -> dict[int, list[int]]:
-        """Generated tokens by request."""
-        return {i: request.generated_tokens for i, request in self._requests.items()}
-
-    def serve(self) -> None:
-        """Serve all requests. Raises: ValueError after `MOST_STEPS` steps."""
-        engine = self._engine
-        while self._queue or not engine.scheduler.is_done():
-            if engine.scheduler.is_done():
-                self.clock.wait_until(self._queue[0].arrival_us)
-            while self._queue and self._queue[0].arrival_us <= self.clock.now_us():
-                engine.submit(self._requests[self._queue.popleft().id])
-            if len(self.steps) == MOST_STEPS:
-                raise ValueError(
-                    f"after {MOST_STEPS:,} steps {len(engine.requests)} requests are not done"
-                )
-            self.steps.append(engine.step())
-
-    def _policy(self, entry: Entry) -> Policy:
-        own_key = entry.priority_key
-        if isinstance(own_key, str):
-            return own_key
-
-        def key(view: RequestView, _: int) -> tuple[float, ...]:
-            due_us = self._calls[view.id].due_us(len(view.generated_tokens))
-            return own_key(view, due_us, self.clock.now_us())
-
-        return TimedKey(key)
+    def wait_until(self, time_us: int) -> None:
+        """Advance the clock to a time, unless it is past it."""
+        self._now_us = max(self._now_us, time_us)
 
 
-def _wrong_text(workload: Workload, texts: dict[int, list[int]]) -> str:
+def _policy(own_key: PriorityKey | str, calls: Sequence[Call], clock: PatientClock) -> Policy:
+    """An engine's policy that tells the priority key when each request's next token is due."""
+    if isinstance(own_key, str):
+        return own_key
+
+    def key(view: RequestView, _: int) -> tuple[float, ...]:
+        due_us = calls[view.id].due_us(len(view.generated_tokens))
+        return own_key(view, due_us, clock.now_us())
+
+    return TimedKey(key)
+
+
+def _serve(engine: Engine, calls: Sequence[Call], clock: PatientClock) -> list[list[int]]:
+    """The texts of all calls. Raises: ValueError after `MOST_STEPS` steps."""
+    requests = [call.request() for call in calls]
+    queue = deque(zip(calls, requests, strict=True))
+    while queue or not engine.scheduler.is_done():
+        if engine.scheduler.is_done():
+            clock.wait_until(queue[0][0].arrival_us)
+        while queue and queue[0][0].arrival_us <= clock.now_us():
+            engine.submit(queue.popleft()[1])
+        if len(engine.steps) == MOST_STEPS:
+            raise ValueError(
+                f"after {MOST_STEPS:,} steps {len(engine.requests)} requests are not done"
+            )
+        engine.step()
+    return [request.generated_tokens for request in requests]
+
+
+def _wrong_text(calls: Sequence[Call], texts: Sequence[Sequence[int]]) -> str:
     """A sentence about the first text that differs from the oracle's, or ""."""
-    for call in workload.calls:
-        right, text = _right_text(call.prompt_tokens, call.max_new_tokens), texts[call.id]
+    for call, text in zip(calls, texts, strict=True):
+        right = _right_text(call.prompt_tokens, call.max_new_tokens)
         for i, (wanted, got) in enumerate(zip(right, text, strict=True)):
             if got != wanted:
                 return (
@@ -182,7 +178,23 @@ def _right_text(prompt: tuple[int, ...], max_new_tokens: int) -> tuple[int, ...]
     return tuple(generate(contest_model(), prompt, max_new_tokens))
 
 
-# ---- a round -------------------------------------------------------------------------------------
+@functools.cache
+def contest_model() -> GPT:
+    """Two random layers in float64, scaled so that texts vary and a wrong mask changes them.
+
+    Scores depend on how many tokens a request has, never on which, so other random weights on
+    another machine give the same scores.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = GPT(MODEL).double().eval().requires_grad_(False)
+    for name, weight in model.named_parameters():
+        if name.endswith("embedding.weight"):  # else one token wins everywhere
+            size = 1.0 if name.startswith("token") else 0.3
+            weight.copy_(torch.nn.functional.normalize(weight) * size)
+        elif weight.dim() == 2:
+            weight.mul_(40)
+    return model
 
 
 @dataclass(frozen=True, slots=True)

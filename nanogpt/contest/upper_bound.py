@@ -1,8 +1,8 @@
 """An upper bound on the promises that any schedule of a workload can keep, with its proof.
 
-A schedule is a row of forward passes that do not overlap, and a request keeps
-its promise when its token i is there by its due time, for each i. Three facts hold of any plan,
-priority, admission, victim or resumption, since they follow from a pass's cost and its limits:
+A schedule is a sequence of forward passes that do not overlap, and a request keeps its promise
+when its token i is there by its due time, for each i. Three facts hold of any plan, priority,
+admission, victim or resumption, since they follow from a pass's cost and its limits:
 
 1. **Alone.** A request that arrives at `a` and has the machine to itself is given its token i no
    sooner than a + (one pass over what it must prefill) + i * (one pass over one decode). A pass
@@ -34,10 +34,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import product, takewhile
 
-from nanogpt.contest.contest_machine import Machine
-from nanogpt.contest.workloads import Call, Workload
+from nanogpt.contest.workloads import Call, Machine, Workload
 
 Window = tuple[int, int]
 Job = tuple[int, int, int]
@@ -52,7 +51,7 @@ _QUARTERS = (0, 1, 2, 3, 4)
 def bound(workload: Workload) -> int:
     """The most requests of the workload that any schedule lets keep their promises."""
     needs = [_needs(call, workload) for call in workload.calls]
-    hopeful = [each for each in needs if each.is_possible]
+    hopeful = [each for each in needs if each is not None]
     return len(hopeful) - _most_late(_late_in_windows(hopeful, workload.machine))
 
 
@@ -85,38 +84,33 @@ class _Needs:
     call: Call
     num_prefill: int
     num_shareable: int
-    due_us: tuple[int, ...]
-    is_possible: bool
+    due_us: Sequence[int]
 
 
-def _needs(call: Call, workload: Workload) -> _Needs:
-    machine = workload.machine
-    others = [each for each in workload.calls if each is not call]
-    if machine.block_size is None:
-        others = []
-    length = len(call.prompt_tokens)
+def _needs(call: Call, workload: Workload) -> _Needs | None:
+    """What a request needs; None if it would be late alone."""
+    step_us, length = workload.machine.cost.step_us, len(call.prompt_tokens)
+    shares = workload.machine.block_size is not None
+    others = [each for each in workload.calls if shares and each is not call]
     num_found, num_shareable = _alike(call, others)
-    num_prefill = length - num_found
     due_us = [call.due_us(call.max_new_tokens - 1)]
     for index in range(call.max_new_tokens - 1, 0, -1):
-        decode_us = machine.pass_us(0, 1, length + index)
-        due_us.append(min(call.due_us(index - 1), due_us[-1] - decode_us))
+        due_us.append(min(call.due_us(index - 1), due_us[-1] - step_us(0, 1, length + index)))
     due_us.reverse()
-    first_us = call.arrival_us + machine.pass_us(num_prefill, 0, length)
-    is_possible = first_us <= due_us[0]
-    return _Needs(call, num_prefill, num_shareable, tuple(due_us), is_possible)
+    num_prefill = length - num_found
+    if call.arrival_us + step_us(num_prefill, 0, length) > due_us[0]:
+        return None
+    return _Needs(call, num_prefill, num_shareable, due_us)
 
 
 def _late_in_windows(needs: Sequence[_Needs], machine: Machine) -> dict[Window, int]:
     """The windows in which requests must be late, each with the most that any charge shows."""
     late: dict[Window, int] = defaultdict(int)
     scale = 4 * machine.max_batch_size * machine.max_kv_tokens
-    for by_batch in _HALVES:
-        for by_floor in _HALVES:
-            for quarters in _QUARTERS:
-                jobs = [_job(each, machine, by_batch, by_floor, quarters) for each in needs]
-                for window, number in _late_by_jobs(jobs, scale):
-                    late[window] = max(late[window], number)
+    for charge in product(_HALVES, _HALVES, _QUARTERS):
+        jobs = [_job(each, machine, *charge) for each in needs]
+        for window, number in _late_by_jobs(jobs, scale):
+            late[window] = max(late[window], number)
     return {window: number for window, number in late.items() if number}
 
 

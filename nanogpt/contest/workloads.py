@@ -1,23 +1,59 @@
-"""Recorded workloads: requests with arrivals, prompts, priorities and promises, as plain data.
+"""Recorded workloads, as plain data: requests with arrivals and promises, and their machine.
 
 Each is a pure function of its name and its seed. Times are integer microseconds.
 """
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from nanogpt.contest.contest_machine import MODEL, Machine
+from nanogpt.clock import CostModel
+from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.policy_views import Policy
 from nanogpt.request import Request
 from nanogpt.validate import check_int
 
 SHORTEST_SALT = 16
 """Characters; a shorter salt can be guessed."""
 
+MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, max_model_len=512, vocab_size=65)
+
+WHOLE_GPU = CostModel(
+    name="a large GPU, in whole microseconds", modelled=True,
+    fixed_us=500.0, floor_us=4800.0, token_us=32.0, context_us=0.0625, prompt_scale=16,
+)  # fmt: skip
+"""`clock.LARGE_GPU` with 1 us for a token of context in place of 0.64.
+
+Every pass then costs a whole number of microseconds, so nothing is rounded and the bound is exact.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A cost model and an engine's limits; with a `block_size`, equal prefixes share blocks."""
+
+    cost: CostModel = WHOLE_GPU
+    token_budget: int = 32
+    max_kv_tokens: int = 640
+    max_batch_size: int = 8
+    block_size: int | None = None
+
+    def settings(self, policy: Policy) -> EngineConfig:
+        """An engine's configuration on this machine."""
+        return EngineConfig(
+            self.token_budget,
+            self.max_kv_tokens,
+            self.max_batch_size,
+            policy=policy,
+            preempt_to_admit=True,
+            block_size=self.block_size,
+            share_prefixes=self.block_size is not None,
+        )
+
 
 class Draws:
-    """An endless row of whole numbers that its key fixes: SHA-256 of the key and a count.
+    """An endless sequence of whole numbers that its key fixes: SHA-256 of the key and a count.
 
     Of Python's `random` only `random()` promises the same numbers everywhere. Mutable.
     """
@@ -82,7 +118,11 @@ def workload(name: str, seed: int) -> Workload:
         raise ValueError(f"there is no workload {name!r}; choose from {', '.join(MAKERS)}")
     check_int("the seed of a workload", seed, 0)
     machine, make = MAKERS[name]
-    return Workload(name, seed, machine, make(Draws(f"{name}, seed {seed}")))
+    now_us, calls = 0, list[Call]()
+    for gap_us, prompt, *promise in make(Draws(f"{name}, seed {seed}")):
+        now_us += gap_us
+        calls.append(Call(len(calls), now_us, prompt, *promise))
+    return Workload(name, seed, machine, tuple(calls))
 
 
 def hidden_seeds(salt: str, count: int) -> tuple[int, ...]:
@@ -100,66 +140,56 @@ def hidden_seeds(salt: str, count: int) -> tuple[int, ...]:
     return tuple(int.from_bytes(digest[:6], "big") for digest in digests)
 
 
-def _chat(draw: Draws) -> tuple[Call, ...]:
+Arrival = tuple[int, tuple[int, ...], int, int, int, int]
+"""Microseconds after the call before it, then the fields of a `Call` from its prompt on."""
+
+
+def _chat(draw: Draws) -> Iterator[Arrival]:
     """Short turns behind one of three long instructions, a little faster than they can be served.
 
     Those with the same instructions share K/V: blocks of one token, which stands for 16.
     """
     instructions = [draw.tokens(40, 72) for _ in range(3)]
-    calls, now_us = list[Call](), 0
-    for i in range(32):
-        now_us += draw.below(20_000)
+    for _ in range(32):
+        gap_us = draw.below(20_000)
         prompt = instructions[draw.below(3)] + draw.tokens(6, 24)
-        calls.append(Call(i, now_us, prompt, draw.between(8, 16), 1, 120_000, 25_000))
-    return tuple(calls)
+        yield gap_us, prompt, draw.between(8, 16), 1, 120_000, 25_000
 
 
-def _documents(draw: Draws) -> tuple[Call, ...]:
+def _documents(draw: Draws) -> Iterator[Arrival]:
     """Long prompts with short answers, and short questions that come between them."""
-    calls, now_us = list[Call](), 0
-    for i in range(24):
-        now_us += draw.below(60_000)
+    for _ in range(24):
+        gap_us = draw.below(60_000)
         if draw.below(2):
             prompt = draw.tokens(96, 256)
             ttft_us = 1_000 * len(prompt) + 100_000
-            call = Call(i, now_us, prompt, draw.between(4, 8), 2, ttft_us, 50_000)
+            yield gap_us, prompt, draw.between(4, 8), 2, ttft_us, 50_000
         else:
-            prompt = draw.tokens(8, 24)
-            call = Call(i, now_us, prompt, draw.between(4, 12), 1, 60_000, 30_000)
-        calls.append(call)
-    return tuple(calls)
+            yield gap_us, draw.tokens(8, 24), draw.between(4, 12), 1, 60_000, 30_000
 
 
-def _bursts(draw: Draws) -> tuple[Call, ...]:
+def _bursts(draw: Draws) -> Iterator[Arrival]:
     """Groups that arrive at once, with silence between them."""
-    calls, now_us = list[Call](), 0
     for _ in range(4):
-        now_us += draw.between(120_000, 260_000)
-        for _ in range(draw.between(7, 12)):
-            now_us += draw.below(1_000)
+        silence_us = draw.between(120_000, 260_000)
+        for i in range(draw.between(7, 12)):
+            gap_us = draw.below(1_000) + (0 if i else silence_us)
             prompt = draw.tokens(16, 64)
-            promise_us = draw.between(60, 240) * 1_000
-            call = Call(len(calls), now_us, prompt, draw.between(4, 16), 1, promise_us, 20_000)
-            calls.append(call)
-    return tuple(calls)
+            ttft_us = draw.between(60, 240) * 1_000
+            yield gap_us, prompt, draw.between(4, 16), 1, ttft_us, 20_000
 
 
-def _urgent(draw: Draws) -> tuple[Call, ...]:
+def _urgent(draw: Draws) -> Iterator[Arrival]:
     """Batch work that has time, and urgent requests of the highest priority among it."""
-    calls, now_us = list[Call](), 0
-    for i in range(32):
-        now_us += draw.below(32_000)
+    for _ in range(32):
+        gap_us = draw.below(32_000)
         if draw.below(5) < 2:
-            prompt = draw.tokens(8, 32)
-            call = Call(i, now_us, prompt, draw.between(4, 10), 0, 50_000, 15_000)
+            yield gap_us, draw.tokens(8, 32), draw.between(4, 10), 0, 50_000, 15_000
         else:
-            prompt = draw.tokens(32, 96)
-            call = Call(i, now_us, prompt, draw.between(16, 28), 2, 400_000, 40_000)
-        calls.append(call)
-    return tuple(calls)
+            yield gap_us, draw.tokens(32, 96), draw.between(16, 28), 2, 400_000, 40_000
 
 
-MAKERS: Mapping[str, tuple[Machine, Callable[[Draws], tuple[Call, ...]]]] = {
+MAKERS: Mapping[str, tuple[Machine, Callable[[Draws], Iterator[Arrival]]]] = {
     "chat": (Machine(block_size=1), _chat),
     "documents": (Machine(), _documents),
     "bursts": (Machine(), _bursts),

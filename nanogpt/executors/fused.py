@@ -32,7 +32,7 @@ class FusedExecutor(CachedExecutor):
             [len(row.input_ids) for row in rows],
         )
         self._check(padded_tokens, "token", self.model.config.vocab_size)
-        self._check(padded_positions, "position", self.model.config.context_len)
+        self._check(padded_positions, "position", self.model.config.max_model_len)
         tokens, positions = torch.tensor(padded_tokens), torch.tensor(padded_positions)  # (B, T)
         attend = FusedAttention(self.cache, rows, self.policies)
         hidden = self.model.hidden(tokens, positions, attend)  # (B, T, C)

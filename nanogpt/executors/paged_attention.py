@@ -26,7 +26,7 @@ class PagedStore(Protocol):
 
     storage: Tensor
     size: int
-    by_layer: tuple[Sequence[Tensor], Sequence[Tensor]]
+    by_layer: tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 
     def slot_mapping(self, rows: Sequence[Row]) -> Any:
         """Where the rows' new tokens go."""

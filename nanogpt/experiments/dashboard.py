@@ -1,7 +1,6 @@
-"""The fleet's metrics as Rich tables: while it runs, at its end, and over many seeds."""
+"""The fleets' metrics as Rich tables: of one run, also while it goes on, and over many seeds."""
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TextIO
 
@@ -12,13 +11,13 @@ from rich.table import Table
 
 from nanogpt.experiments.fleet_comparison import Comparison, Row, Summary
 from nanogpt.fleet.costs import SOURCE_COST
-from nanogpt.fleet.metrics import WINDOW_S, Metrics, Sample
 
 PIPE_WIDTH = 100
 """Columns of output that goes to no terminal."""
 LABELS = (
     "Throughput (tok/s)", "TTFT P50 (ms)", "TTFT P99 (ms)", "ITL mean (ms)", "ITL P99 (ms)",
-    "SLO violations", "KV hit rate", "Preemptions", "Completed", "Queue depth", "Workers busy",
+    "SLO violations", "KV hit rate", "Preemptions", "Completed", "Queue depth, most",
+    "Workers busy, mean", "Ended at (s)",
 )  # fmt: skip
 
 
@@ -27,52 +26,19 @@ def make_console(stream: TextIO) -> Console:
     return Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
 
 
-@contextmanager
-def live(console: Console) -> Generator[Live]:
-    """A table that is redrawn in place when it is told to, and erased at the end."""
-    with Live(console=console, auto_refresh=False, transient=True) as screen:
-        yield screen
+def make_screen(console: Console) -> Live | None:
+    """A place to redraw a table in, erased at the end; None unless the console is a terminal."""
+    if not console.file.isatty() or console.is_dumb_terminal:
+        return None
+    return Live(console=console, auto_refresh=False, transient=True)
 
 
-def live_table(
-    heading: str, names: Sequence[str], samples: Sequence[Sample], num_workers: int
-) -> Group:
-    """One column per fleet: the last 10 seconds of the virtual clock, and counts since 0."""
-    at_s = max(sample.at_us for sample in samples) / 1e6
-    columns = [
-        [
-            *_timings(sample.rolling),
-            f"{sample.preemptions_so_far:,}",
-            f"{sample.completed_so_far:,} of {sample.arrived_so_far:,}",
-            f"{sample.rolling.queue_depth:,}",
-            f"{sample.rolling.workers_busy}/{num_workers}",
-        ]
-        for sample in samples
-    ]
-    table = _table(names, zip(LABELS, *columns, strict=True))
-    return Group(heading, table, f"modelled; the last {WINDOW_S} s, at {at_s:.1f} s")
-
-
-def totals_table(heading: str, summaries: Sequence[Summary], num_workers: int) -> Group:
-    """One column per fleet: the whole run."""
-    stopped = any(summary.stopped for summary in summaries)
-    what = "stopped early: what there is until then" if stopped else "the whole run"
-    labels = (*LABELS[:-2], "Queue depth, most", "Workers busy, mean", "Ended at (s)")
-    columns = [
-        [
-            *_timings(each.totals),
-            f"{each.totals.preemptions:,}",
-            f"{each.totals.completed:,} of {each.totals.arrived:,}",
-            "-" if each.queue_depth_most is None else f"{each.queue_depth_most:,}",
-            "-"
-            if each.workers_busy_mean is None
-            else f"{each.workers_busy_mean:.1f}/{num_workers}",
-            f"{each.end_s:,.1f}",
-        ]
-        for each in summaries
-    ]
+def metrics_table(heading: str, summaries: Sequence[Summary], num_workers: int, of: str) -> Group:
+    """One column per fleet; `of` says which time the figures are of."""
+    columns = [_cells(each, num_workers) for each in summaries]
     names = [summary.policy for summary in summaries]
-    return Group(heading, _table(names, zip(labels, *columns, strict=True)), f"modelled; {what}")
+    table = _table(names, zip(LABELS, *columns, strict=True))
+    return Group(heading, table, f"modelled; {of}")
 
 
 def remarks(summaries: Sequence[Summary], cost: str) -> list[str]:
@@ -135,13 +101,20 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def _timings(metrics: Metrics) -> list[str]:
+def _cells(summary: Summary, num_workers: int) -> list[str]:
+    """A fleet's column, in the order of `LABELS`."""
+    metrics, depth, busy = summary.totals, summary.queue_depth_most, summary.workers_busy_mean
     times = (metrics.ttft_p50_ms, metrics.ttft_p99_ms, metrics.itl_mean_ms, metrics.itl_p99_ms)
     shares = (metrics.slo_violation_share, metrics.kv_hit_share)
     return [
         f"{metrics.throughput_tokens_per_s:,.0f}",
         *map(_number, times),
         *("-" if share is None else f"{100 * share:.1f} %" for share in shares),
+        f"{metrics.preemptions:,}",
+        f"{metrics.completed:,} of {metrics.arrived:,}",
+        "-" if depth is None else f"{depth:,}",
+        "-" if busy is None else f"{busy:.1f}/{num_workers}",
+        f"{summary.end_s:,.1f}",
     ]
 
 

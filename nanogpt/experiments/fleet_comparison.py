@@ -12,7 +12,6 @@ from typing import Any, Literal
 from nanogpt.experiments.paired_statistics import paired
 from nanogpt.fleet.costs import CostModel
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.metrics import Metrics
 from nanogpt.fleet.simulation import simulate
@@ -37,21 +36,12 @@ class Summary:
     queue_depth_most: int | None
     workers_busy_mean: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Dicts, numbers, strings and None."""
-        return dataclasses.asdict(self)
-
-
-def title(config: FleetConfig) -> str:
-    """A fleet's name in tables: "FIFO", "adaptive"."""
-    return config.name.replace("fifo", "FIFO")
-
 
 def summarise(run: FleetRun) -> Summary:
     """The figures of a run, without its requests."""
     rolling = [sample.rolling for sample in run.samples]
     return Summary(
-        policy=title(run.config),
+        policy=run.config.name.replace("fifo", "FIFO"),
         seed=run.workload.seed,
         end_s=run.end_us / 1e6,
         stopped=run.stopped,
@@ -111,33 +101,21 @@ class Comparison:
 
     scenario: str
     cost: str
-    modelled: bool
     baseline: str
     other: str
     rows: list[Row]
 
     def to_json(self) -> dict[str, Any]:
         """Dicts, lists, numbers, strings and None, with the schema's version."""
-        return {"version": VERSION, **dataclasses.asdict(self)}
+        return {"version": VERSION, "modelled": True, **dataclasses.asdict(self)}
 
 
 def run_seed(
-    configs: Sequence[FleetConfig],
-    scenario: Scenario,
-    rps: float,
-    duration_s: float,
-    seed: int,
-    policies: FleetPolicies | None = None,
+    configs: Sequence[FleetConfig], scenario: Scenario, rps: float, duration_s: float, seed: int
 ) -> tuple[Summary, ...]:
-    """Run every fleet on one seed's load; `policies` are the first one's.
-
-    Raises: ValueError for an impossible load, PolicyError, and whatever a policy raises.
-    """
+    """Run every fleet on one seed's load. Raises: ValueError for an impossible load."""
     load = make_workload(scenario, rps, duration_s, seed)
-    first, *others = configs
-    runs = [simulate(first, load, policies or FleetPolicies())]
-    runs += [simulate(config, load) for config in others]
-    return tuple(map(summarise, runs))
+    return tuple(summarise(simulate(config, load)) for config in configs)
 
 
 def comparison(
@@ -153,7 +131,6 @@ def comparison(
     return Comparison(
         scenario=scenario,
         cost=cost.name,
-        modelled=cost.modelled,
         baseline=pairs[0][0].policy,
         other=pairs[0][1].policy,
         rows=[row for measure in MEASURES if (row := _row(*measure, pairs)) is not None],
@@ -167,18 +144,11 @@ def compare(
     duration_s: float,
     seeds: Iterable[int],
     cost: CostModel,
-    policies: FleetPolicies | None = None,
 ) -> Comparison:
-    """Run (baseline, other) at `cost` on every seed's load; `policies` are the other's.
-
-    Raises: ValueError without a seed, PolicyError, and whatever a policy raises.
-    """
-    baseline, other = (dataclasses.replace(config, cost=cost) for config in configs)
-    trials: list[tuple[Summary, Summary]] = []
-    for seed in seeds:
-        theirs, ours = run_seed((other, baseline), scenario, rps, duration_s, seed, policies)
-        trials.append((ours, theirs))
-    return comparison(trials, scenario, cost)
+    """Run (baseline, other) at `cost` on every seed's load. Raises: ValueError without a seed."""
+    at_cost = [dataclasses.replace(config, cost=cost) for config in configs]
+    trials = [run_seed(at_cost, scenario, rps, duration_s, seed) for seed in seeds]
+    return comparison([(baseline, other) for baseline, other in trials], scenario, cost)
 
 
 def _row(
@@ -204,5 +174,7 @@ def _row(
         verdict = "within noise"
     else:
         verdict = "better" if (difference.mean > 0) == (better == "higher") else "worse"
-    low, high = difference.low, difference.high
-    return Row(metric, label, unit, better, pairs, difference.mean, low, high, verdict)
+    return Row(
+        metric, label, unit, better, pairs,
+        difference.mean, difference.low, difference.high, verdict,
+    )  # fmt: skip

@@ -4,7 +4,8 @@ import contextlib
 import multiprocessing
 import queue
 import signal
-from collections.abc import Callable, Generator, Iterator, Sequence
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, TypeVar
 
@@ -53,6 +54,22 @@ def run_elsewhere(
             for child in set(multiprocessing.active_children()) - strangers:
                 child.terminate()
             raise
+
+
+def reported(results: Iterable[Result], total: int, what: str) -> Iterator[Result]:
+    """The results; says on standard error how many there are, in place on a terminal."""
+    in_place = sys.stderr.isatty()
+    try:
+        for done, result in enumerate(results, start=1):
+            if in_place:
+                sys.stderr.write(f"\r{done} of {total} {what}")
+            elif done * 10 // total != (done - 1) * 10 // total:
+                sys.stderr.write(f"{done} of {total} {what}\n")
+            sys.stderr.flush()
+            yield result
+    finally:
+        if in_place:
+            sys.stderr.write("\r\033[K")
 
 
 @contextlib.contextmanager

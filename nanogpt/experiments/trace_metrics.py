@@ -1,4 +1,4 @@
-"""Speed by a trace's records, in its own microseconds.
+"""Speed and memory by a trace's records, in its own microseconds and KV tokens.
 
 TTFT: arrival to first token. ITL: gap between two tokens of a request. TPOT: a request's mean ITL.
 A token exists at the end of the step that sampled it, or in which its draft was accepted.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from nanogpt.trace import Trace
+from nanogpt.trace import BlockStepRecord, StepRecord, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +85,18 @@ def summary(trace: Trace) -> Summary:
         tokens_per_s=num_tokens / max(duration_us, 1) * 1e6,
         num_forwards=sum(len(step.forwards) for step in trace.steps),
     )
+
+
+def tokens_taken(step: StepRecord, size: int) -> int:
+    """KV tokens that fit into the slots in use, or into the distinct blocks in use."""
+    if not isinstance(step, BlockStepRecord):
+        return len(step.kv) * size
+    return len({block for _, table in step.blocks.tables for block in table}) * size
+
+
+def tokens_held(step: StepRecord, size: int) -> int:
+    """Distinct KV tokens held, without a window: a block that several tables name counts once."""
+    if not isinstance(step, BlockStepRecord):
+        return step.kv_after
+    # Only the last block of a table can have room, and no other table names that one.
+    return tokens_taken(step, size) - sum(kv.kv_tokens_charged - kv.kv_tokens for kv in step.kv)

@@ -19,7 +19,7 @@ def wait_reasons(trace: Trace) -> list[tuple[WaitRecord, ...]]:
         now = max(now, step.step)
         while to_come and to_come[0].arrival_step <= now:
             unfinished[to_come.popleft().id] = None
-        for request_id in step.given_up:
+        for request_id in step.aborted:
             del unfinished[request_id]
         own = {wait.request_id: wait for wait in step.waits}
         if step.blocked is not None:

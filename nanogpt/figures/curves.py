@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from nanogpt.experiments.trace_metrics import all_request_metrics
-from nanogpt.figures.drawing import (
-    course_style,
-    curve,
-    distribution,
-    label_axes,
-    mark,
-    new_figure,
-)
+from nanogpt.figures.drawing import course_style, curve, distribution, label_axes, mark, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,13 +66,9 @@ def step_cost(
     """A step's cost against its tokens: (tokens, µs) as measured, and by each fitted curve."""
     figure = new_figure(title, 1, source)
     [axes] = figure.axes
-    in_ms = {
-        name: [(tokens, us / 1000) for tokens, us in points]
-        for name, points in {"measured": measured, **fitted}.items()
-    }
-    curve(axes, "measured", in_ms.pop("measured"), linestyle="none")
-    for name, points in in_ms.items():
-        curve(axes, name, points, marker="none")
+    curve(axes, "measured", [(n, us / 1000) for n, us in measured], linestyle="none")
+    for name, points in fitted.items():
+        curve(axes, name, [(n, us / 1000) for n, us in points], marker="none")
     label_axes(axes, "tokens in the step", "a step (ms)")
     return figure
 
@@ -103,18 +92,13 @@ def kv_over_time(traces: Mapping[str, Trace], title: str) -> Figure:
 
 
 @course_style()
-def attainment_by_load(
-    cells: Iterable[Cell],
-    title: str,
-    source: str,
-    tiers: Sequence[Literal["urgent", "generous"]] = ("urgent", "generous"),
-) -> Figure:
+def attainment_by_load(cells: Iterable[Cell], title: str, source: str) -> Figure:
     """Percent of the requests in time against the load, with 95 % intervals: a panel per tier."""
     by_variant: dict[str, list[Cell]] = {}
     for cell in cells:
         by_variant.setdefault(cell.title, []).append(cell)
-    figure = new_figure(title, len(tiers), source)
-    for axes, tier in zip(figure.axes, tiers, strict=True):
+    figure = new_figure(title, 2, source)
+    for axes, tier in zip(figure.axes, ("urgent", "generous"), strict=True):
         for name, of in by_variant.items():
             known = [(each.requests_per_s, found) for each in of if (found := getattr(each, tier))]
             if not known:
@@ -169,12 +153,11 @@ def seeds_in_pairs(compared: Comparison, title: str) -> Figure:
     rows = [row for row in compared.rows if row.metric in PAIRED_METRICS]
     if not rows:
         raise ValueError("no metric has a value in every run, so there is nothing to draw")
-    figure = new_figure(title, len(rows), "modelled" if compared.modelled else "")
+    figure = new_figure(title, len(rows), "modelled")
     for axes, row in zip(figure.axes, rows, strict=True):
-        baseline, other = ([(p.seed, getattr(p, which)) for p in row.pairs]
-                           for which in ("baseline", "other"))  # fmt: skip
+        baseline = [(pair.seed, pair.baseline) for pair in row.pairs]
         curve(axes, compared.baseline, baseline, linestyle="none")
-        curve(axes, compared.other, other, linestyle="none")
+        curve(axes, compared.other, [(p.seed, p.other) for p in row.pairs], linestyle="none")
         label_axes(axes, "seed", f"{row.label} ({row.unit})")
     return figure
 

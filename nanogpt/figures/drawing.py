@@ -94,10 +94,12 @@ def points_of(line: Line2D) -> list[tuple[float, float]]:
     return [(x, y) for x, y in data.tolist()]
 
 
-def curve_names(figure: Figure) -> list[str]:
-    """The names of all curves; a name has the same colour, dash and mark in every panel."""
-    labels = (str(line.get_label()) for axes in figure.axes for line in curves(axes))
-    return list(dict.fromkeys(labels))
+def named_curves(figure: Figure) -> dict[str, Line2D]:
+    """The first curve of each name; a name has the same colour, dash and mark in every panel."""
+    found: dict[str, Line2D] = {}
+    for line in (line for axes in figure.axes for line in curves(axes)):
+        found.setdefault(str(line.get_label()), line)
+    return found
 
 
 def curve(axes: Axes, name: str, points: Iterable[tuple[float, float]], **how: Any) -> Line2D:
@@ -115,7 +117,7 @@ def curve(axes: Axes, name: str, points: Iterable[tuple[float, float]], **how: A
             raise ValueError(f"the curve {name!r} has the value {value}; it must be finite")
     figure = axes.get_figure(root=True)
     assert figure is not None
-    names = curve_names(figure)
+    names = list(named_curves(figure))
     place = names.index(name) if name in names else len(names)
     if place == len(MARKERS):
         raise ValueError(f"the curve {name!r} is number 9; a figure can show at most 8 curves")
@@ -141,22 +143,16 @@ def distribution(axes: Axes, name: str, values: Sequence[float]) -> Line2D:
 
 def mark(axes: Axes, name: str, *, x: float | None = None, y: float | None = None) -> None:
     """Draw a named straight line at one value: a limit, a budget."""
-    how: dict[str, Any] = {"color": SOFT, "linewidth": 1.2, "dashes": (4, 3)}
-    text: dict[str, Any] = {
-        "textcoords": "offset points", "color": SOFT, "fontsize": TEXT_PT,
-    }  # fmt: skip
+    line: dict[str, Any] = {"color": SOFT, "linewidth": 1.2, "dashes": (4, 3), "label": f"_{name}"}
+    text: dict[str, Any] = {"textcoords": "offset points", "color": SOFT, "fontsize": TEXT_PT}
     if x is not None:
-        axes.axvline(x, label=f"_{name}", **how)
-        axes.annotate(
-            name, (x, 0.98), xytext=(3, -2), xycoords=("data", "axes fraction"),
-            ha="left", va="top", **text,
-        )  # fmt: skip
+        axes.axvline(x, **line)
+        where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "left", "va": "top"}
+        axes.annotate(name, (x, 0.98), xytext=(3, -2), **where, **text)
     if y is not None:
-        axes.axhline(y, label=f"_{name}", **how)
-        axes.annotate(
-            name, (0.98, y), xytext=(-2, 3), xycoords=("axes fraction", "data"),
-            ha="right", va="bottom", **text,
-        )  # fmt: skip
+        axes.axhline(y, **line)
+        where = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+        axes.annotate(name, (0.98, y), xytext=(-2, 3), **where, **text)
 
 
 def label_axes(axes: Axes, x: str, y: str, *, log_x: bool = False, from_0: bool = True) -> None:
@@ -179,9 +175,7 @@ def label_axes(axes: Axes, x: str, y: str, *, log_x: bool = False, from_0: bool 
         axes.set_ylim(bottom=0)
     if y.endswith("(%)") and axes.get_ylim()[1] > 90:  # an interval may reach beyond 100 %
         axes.set_ylim(top=104)
-    if any(
-        text.get_verticalalignment() != "bottom" for text in axes.texts
-    ):  # names above the curves
+    if any(text.get_verticalalignment() == "top" for text in axes.texts):  # above the curves
         axes.set_ylim(top=1.12 * axes.get_ylim()[1])
 
 
@@ -190,14 +184,11 @@ def save(figure: Figure, path: Path) -> None:
     """Write a .png or .svg with a legend, the same bytes every time. Raises: OSError."""
     from matplotlib import rcParams
 
-    kind, names = path.suffix.lower()[1:], curve_names(figure)
-    width = figure.get_figwidth()
-    columns = max(1, int(72 * width / (5.5 * max(map(len, names)) + 50)))
-    figure.set_figheight(HEIGHT_IN + 0.6 + 0.2 * -(-len(names) // columns))
-    lines = [line for axes in figure.axes for line in curves(axes)]
-    handles = {str(line.get_label()): line for line in reversed(lines)}
+    kind, lines = path.suffix.lower()[1:], named_curves(figure)
+    columns = max(1, int(72 * figure.get_figwidth() / (5.5 * max(map(len, lines)) + 50)))
+    figure.set_figheight(HEIGHT_IN + 0.6 + 0.2 * -(-len(lines) // columns))
     figure.legend(
-        [handles[name] for name in names], names, loc="outside lower left", ncols=columns,
+        list(lines.values()), list(lines), loc="outside lower left", ncols=columns,
         frameon=False, labelcolor=INK, fontsize=TEXT_PT,
     )  # fmt: skip
     words: dict[str, Any] = {"Title": figure.get_suptitle()}

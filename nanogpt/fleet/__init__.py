@@ -1,11 +1,11 @@
 """A simulated fleet of serving engines on a virtual clock.
 
     fleet_views, decisions, fleet_policies      what a policy sees, the reference policies
-    fleet_config, presets, costs                a fleet's settings, those to compare, modelled times
+    fleet_config, costs                         settings, the fleets to compare, modelled times
     workload                                    seeded loads
     request_state, waiting, prefix_caches, speculating, simulated_worker      the pieces of a fleet
     dispatching, simulation                     dispatch rounds and the event loop
-    fleet_record, metrics, tracing              the result of a run
+    fleet_record, metrics                       the result of a run
 
 `python -m nanogpt.fleet` runs it. Nothing here touches a model or a GPU: all times are modelled.
 Times are integer microseconds (`_us`), lengths are tokens, priority 0 is the most urgent.

@@ -8,31 +8,35 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import FrameType
 from typing import Any, get_args
 
 from nanogpt.experiments import dashboard, fleet_comparison
 from nanogpt.experiments.fleet_comparison import Comparison, Summary
-from nanogpt.experiments.paced_fleets import drive, stoppable
-from nanogpt.experiments.pool import run_jobs
+from nanogpt.experiments.pool import reported, run_jobs
 from nanogpt.figures.curves import fleet_run, seeds_in_pairs
 from nanogpt.figures.drawing import PLOT_HELP, plot_file, write_plot
 from nanogpt.fleet import workload
 from nanogpt.fleet.costs import COSTS
-from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.presets import AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO
+from nanogpt.fleet.fleet_config import AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO, FleetConfig
+from nanogpt.fleet.fleet_record import FleetRun
+from nanogpt.fleet.metrics import WINDOW_S
 from nanogpt.fleet.simulation import Simulation
 
 VERSION = 1
 INTERRUPTED = 130
 NOTHING_SERVED = 1
 REDRAW_S = 0.1
-LINE_S = 5.0
-PATIENCE_S = 2.0
-"""A run that takes longer reports its progress on standard error."""
+SLICE_US = 100_000
+"""Virtual time between two looks at the clock, the screen and Ctrl-C."""
+NAP_S = 0.02
+"""How long a paced run sleeps while it is ahead of the clock."""
 _NUMBERS: tuple[tuple[str, type, float, float, float | None, str], ...] = (
     ("--workers", int, 1, 64, 4, "simulated workers"),
     ("--rps", float, 0.1, 1000, 30.0, "requests per second of the scenario 'steady'"),
@@ -123,65 +127,112 @@ def configs_of(arguments: argparse.Namespace) -> tuple[FleetConfig, ...]:
     )
 
 
-def _rps(arguments: argparse.Namespace) -> float:
-    """The rate that scales the scenario: --rps only for "steady"."""
-    return arguments.rps if arguments.scenario == "steady" else workload.SOURCE_RPS
+def _load(arguments: argparse.Namespace) -> tuple[workload.Scenario, float, float]:
+    """The scenario, its rate (--rps only for "steady") and its duration."""
+    rps = arguments.rps if arguments.scenario == "steady" else workload.SOURCE_RPS
+    return arguments.scenario, rps, arguments.duration
 
 
 def run_one(arguments: argparse.Namespace) -> int:
     """One seed: the fleets side by side, drawn as they run on a terminal."""
-    scenario, rps, workers = arguments.scenario, _rps(arguments), arguments.workers
-    load = workload.make_workload(scenario, rps, arguments.duration, arguments.seed)
-    configs, heading = configs_of(arguments), _heading(arguments)
-    simulations = [Simulation(config, load) for config in configs]
-    names = [fleet_comparison.title(config) for config in configs]
-    console = dashboard.make_console(sys.stdout)
-    watched = sys.stdout.isatty() and not console.is_dumb_terminal and not arguments.json
-    progress, redraw_at = _Progress(), time.monotonic()
-    with stoppable() as stop, dashboard.live(console) if watched else nullcontext() as screen:
+    load = workload.make_workload(*_load(arguments), arguments.seed)
+    simulations = [Simulation(config, load) for config in configs_of(arguments)]
+    heading, console = _heading(arguments), dashboard.make_console(sys.stdout)
+    screen = None if arguments.json else dashboard.make_screen(console)
+    redraw_at = time.monotonic()
 
-        def show(now_us: int) -> None:
-            nonlocal redraw_at
-            if screen is None:
-                progress.say(f"at {now_us / 1e6:.1f} s; arrivals end at {arguments.duration:g} s")
-            elif time.monotonic() >= redraw_at:
-                redraw_at = time.monotonic() + REDRAW_S
-                samples = [each.sample() for each in simulations]
-                table = dashboard.live_table(heading, names, samples, workers)
-                screen.update(table, refresh=True)
+    def show(now_us: int) -> None:
+        nonlocal redraw_at
+        if screen is not None and time.monotonic() >= redraw_at:
+            redraw_at = time.monotonic() + REDRAW_S
+            recent = [_recent(each.result()) for each in simulations]
+            of = f"the last {WINDOW_S} s, at {now_us / 1e6:.1f} s"
+            table = dashboard.metrics_table(heading, recent, arguments.workers, of)
+            screen.update(table, refresh=True)
 
+    with stoppable() as stop, screen or nullcontext():
         drive(simulations, arguments.speed, stop, show)
-        progress.end()
-        runs = [each.result() for each in simulations]
-        summaries = [fleet_comparison.summarise(run) for run in runs]
+    runs = [each.result() for each in simulations]
+    summaries = [fleet_comparison.summarise(run) for run in runs]
     if arguments.json:
-        _write_json(arguments, [summaries], stopped=stop.requested)
+        _write_json(arguments, [summaries], stopped=stop.is_set())
     else:
-        console.print(dashboard.totals_table(heading, summaries, workers))
+        is_cut = any(summary.stopped for summary in summaries)
+        of = "stopped early: what there is until then" if is_cut else "the whole run"
+        console.print(dashboard.metrics_table(heading, summaries, arguments.workers, of))
         for remark in dashboard.remarks(summaries, arguments.cost):
             console.print(remark)
-    named = list(zip(names, runs, strict=True))
+    named = [(summary.policy, run) for summary, run in zip(summaries, runs, strict=True)]
     drawn = write_plot(arguments.plot, lambda: fleet_run(named, heading))
     served = any(each.totals.completed for each in summaries)
-    return INTERRUPTED if stop.requested else 0 if served and drawn else NOTHING_SERVED
+    return INTERRUPTED if stop.is_set() else 0 if served and drawn else NOTHING_SERVED
+
+
+def _recent(run: FleetRun) -> Summary:
+    """The figures of the last seconds of a run that goes on."""
+    summary = fleet_comparison.summarise(run)
+    return dataclasses.replace(summary, totals=run.samples[-1].rolling) if run.samples else summary
+
+
+@contextmanager
+def stoppable() -> Generator[threading.Event]:
+    """In the main thread: let Ctrl-C ask for a stop between events; a second one raises."""
+    stop = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def drive(
+    simulations: Sequence[Simulation],
+    speed: float | None,
+    stop: threading.Event,
+    show: Callable[[int], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Advance the fleets side by side until all are done or stopped.
+
+    `speed` is virtual seconds per second of `clock`, None for as fast as possible. `show(now_us)`
+    is called after every slice.
+    """
+    start, now_us = clock(), 0
+    while not (stop.is_set() or all(each.finished for each in simulations)):
+        until_us = now_us + SLICE_US
+        if speed is not None:
+            until_us = min(until_us, round((clock() - start) * speed * 1e6))
+            if until_us <= now_us:
+                sleep(NAP_S)
+                continue
+        for simulation in simulations:
+            simulation.advance(until_us)
+        now_us = until_us
+        show(now_us)
 
 
 def run_many(arguments: argparse.Namespace) -> int:
     """Many seeds, and the paired differences to FIFO; after Ctrl-C, of the seeds so far."""
     heading, configs = _heading(arguments), configs_of(arguments)
     jobs = [
-        (configs, arguments.scenario, _rps(arguments), arguments.duration, seed)
+        (configs, *_load(arguments), seed)
         for seed in range(arguments.seed, arguments.seed + arguments.repeats)
     ]
     done: list[Sequence[Summary]] = []
-    progress, stopped = _Progress(), False
+    stopped = False
     try:
-        for summaries in run_jobs(fleet_comparison.run_seed, jobs, arguments.jobs):
+        results = run_jobs(fleet_comparison.run_seed, jobs, arguments.jobs)
+        for summaries in reported(results, len(jobs), "seeds"):
             done.append(summaries)
-            progress.say(f"{len(done)} of {len(jobs)} seeds")
     except KeyboardInterrupt:
         stopped = True
-    progress.end()
     if arguments.json:
         _write_json(arguments, done, stopped=stopped)
     elif done:
@@ -207,41 +258,22 @@ def _write_json(
     whole = [both for both in runs if len(both) == 2 and not any(each.stopped for each in both)]
     record: dict[str, Any] = {
         "version": VERSION,
-        "modelled": COSTS[arguments.cost].modelled,
+        "modelled": True,
         "arguments": {n: v for n, v in vars(arguments).items() if n not in ("json", "plot")},
         "stopped": stopped,
-        "runs": [summary.to_json() for both in runs for summary in both],
+        "runs": [dataclasses.asdict(summary) for both in runs for summary in both],
         "comparison": _compared(arguments, whole).to_json() if whole else None,
     }
     sys.stdout.write(json.dumps(record, allow_nan=False) + "\n")
 
 
 def _heading(arguments: argparse.Namespace) -> str:
-    all_phases = workload.phases(arguments.scenario, _rps(arguments), arguments.duration)
-    rates = ", then ".join(f"{rate:g}" for rate, _ in all_phases)
+    rates = ", then ".join(f"{rate:g}" for rate, _ in workload.phases(*_load(arguments)))
     return (
         f"{arguments.scenario}, {rates} requests/s for {arguments.duration:g} s, "
         f"{arguments.workers} workers, {arguments.cost} cost, seed {arguments.seed}"
         + (f" to {arguments.seed + arguments.repeats - 1}" if arguments.repeats > 1 else "")
     )
-
-
-class _Progress:
-    """Progress of a long run on standard error. Mutable."""
-
-    def __init__(self) -> None:
-        self._in_place = sys.stderr.isatty()
-        self._next = time.monotonic() + PATIENCE_S
-
-    def say(self, text: str) -> None:
-        if time.monotonic() >= self._next:
-            sys.stderr.write(f"\r\033[K{text}" if self._in_place else f"{text}\n")
-            sys.stderr.flush()
-            self._next = time.monotonic() + (REDRAW_S if self._in_place else LINE_S)
-
-    def end(self) -> None:
-        if self._in_place:
-            sys.stderr.write("\r\033[K")
 
 
 if __name__ == "__main__":

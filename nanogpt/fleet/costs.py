@@ -14,61 +14,49 @@ data-centre GPU: 2.5 GB of weights at 1.8 TB/s take 1400 us; 32 KiB of K/V per t
 host at 25 GB/s 1.3 us.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class SourceCost:
-    """The source's formulas, quirks included. Times in microseconds, not rounded."""
-
-    name: str = "source"
-    modelled: bool = True
-    prefill_token_us: float = 50.0
-    prefill_fixed_us: float = 200.0
-    decode_request_us: float = 100.0
-    decode_fixed_us: float = 50.0
-    swap_us_per_token: float = 5.0
-
-    def prefill(self, new_tokens: int, num_requests: int, kv_tokens: int) -> float:
-        """Compute `new_tokens`; `num_requests` are at the worker, in the pass or waiting for it."""
-        return self.prefill_token_us * new_tokens / num_requests + self.prefill_fixed_us
-
-    def decode(self, num_requests: int, new_tokens: int, kv_tokens: int) -> float:
-        """Linear in the requests; verifying draft tokens is free."""
-        return self.decode_request_us * num_requests + self.decode_fixed_us
+NUM_DRAFT_TOKENS = 4
+"""Drafts of a speculating request in one pass."""
+DRAFT_COST = 0.1
+"""What a draft costs, as a share of a decode."""
 
 
 @dataclass(frozen=True, slots=True)
-class CalibratedCost:
-    """A fixed part, and the slower of reading memory and computing.
+class CostModel:
+    """What a pass takes in microseconds, not rounded.
 
-    Reserved K/V counts as read, which overstates it by the tokens yet to come (at most 5 us of
-    2000) and makes the steps of one batch equally long.
+    `prefill` takes the new tokens, the requests at the worker (in the pass or in the batch) and the
+    KV tokens; `decode` takes the requests, the new tokens and the KV tokens. Reserved K/V counts as
+    read: that overstates it by the tokens yet to come, and makes all steps of a batch equally long.
     """
 
-    name: str = "calibrated"
-    modelled: bool = True
-    fixed_us: float = 600.0
-    weights_us: float = 1400.0
-    kv_token_us: float = 0.018
-    new_token_us: float = 13.0
-    swap_us_per_token: float = 1.3
-
-    def prefill(self, new_tokens: int, num_requests: int, kv_tokens: int) -> float:
-        """The same formula as a decode."""
-        return self.decode(num_requests, new_tokens, kv_tokens)
-
-    def decode(self, num_requests: int, new_tokens: int, kv_tokens: int) -> float:
-        """Bound by memory up to about 108 new tokens."""
-        memory_us = self.weights_us + self.kv_token_us * kv_tokens
-        return self.fixed_us + max(memory_us, self.new_token_us * new_tokens)
+    name: str
+    prefill: Callable[[int, int, int], float]
+    decode: Callable[[int, int, int], float]
+    swap_us_per_token: float
 
 
-CostModel = SourceCost | CalibratedCost
+def _source_prefill(new_tokens: int, num_requests: int, kv_tokens: int) -> float:
+    return 50.0 * new_tokens / num_requests + 200.0
 
-SOURCE_COST = SourceCost()
-CALIBRATED_COST = CalibratedCost()
-COSTS: dict[str, CostModel] = {"source": SOURCE_COST, "calibrated": CALIBRATED_COST}
+
+def _source_decode(num_requests: int, new_tokens: int, kv_tokens: int) -> float:
+    return 100.0 * num_requests + 50.0  # verifying draft tokens is free
+
+
+def _calibrated_prefill(new_tokens: int, num_requests: int, kv_tokens: int) -> float:
+    return 600.0 + max(1400.0 + 0.018 * kv_tokens, 13.0 * new_tokens)
+
+
+def _calibrated_decode(num_requests: int, new_tokens: int, kv_tokens: int) -> float:
+    return _calibrated_prefill(new_tokens, num_requests, kv_tokens)
+
+
+SOURCE_COST = CostModel("source", _source_prefill, _source_decode, 5.0)
+CALIBRATED_COST = CostModel("calibrated", _calibrated_prefill, _calibrated_decode, 1.3)
+COSTS = {cost.name: cost for cost in (SOURCE_COST, CALIBRATED_COST)}
 
 
 def prefill_us(
@@ -79,23 +67,15 @@ def prefill_us(
     return max(1, round(cost.prefill(new_tokens, num_requests, kv_tokens) + swap_us))
 
 
-def decode_us(
-    cost: CostModel,
-    num_requests: int,
-    kv_tokens: int,
-    *,
-    num_speculating: int = 0,
-    num_drafts: int = 0,
-    draft_cost: float = 0.0,
-) -> int:
+def decode_us(cost: CostModel, num_requests: int, kv_tokens: int, num_speculating: int = 0) -> int:
     """A decode pass in whole microseconds, in which some requests have draft tokens to verify.
 
-    Before the pass the draft model runs `num_drafts` times for the speculating requests; each run
-    costs `draft_cost` of a decode of theirs. The pass computes 1 + `num_drafts` tokens of each.
+    Before the pass the draft model makes the drafts of the speculating requests, one after the
+    other. The pass computes one token of every request and all drafts.
     """
-    new_tokens = num_requests + num_speculating * num_drafts
+    new_tokens = num_requests + num_speculating * NUM_DRAFT_TOKENS
     whole_us = cost.decode(num_requests, new_tokens, kv_tokens)
     if num_speculating:
-        draft_us = draft_cost * cost.decode(num_speculating, num_speculating, kv_tokens)
-        whole_us += num_drafts * draft_us
+        draft_us = DRAFT_COST * cost.decode(num_speculating, num_speculating, kv_tokens)
+        whole_us += NUM_DRAFT_TOKENS * draft_us
     return max(1, round(whole_us))

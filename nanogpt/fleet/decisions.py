@@ -23,51 +23,42 @@ Event = tuple[str, int, Key] | tuple[str, int] | tuple[str]
 """("push", id, key), ("remove", id) or ("pop",)."""
 
 
-class LazyHeap:
-    """A heap with lazy deletion. Mutable.
+def apply_in_place(entries: list[Entry], generations: dict[int, int], event: Event) -> int | None:
+    """Apply one event to a heap with lazy deletion; return the popped id, None of an empty heap.
 
     An entry is live while its generation is the request's latest. Every push, removal and pop of a
     request increments its generation; generations never fall and are never forgotten, so a stale
     entry cannot become live again. Stale entries stay until a pop meets them.
+
+    Raises: ValueError for another event.
     """
-
-    def __init__(self, entries: list[Entry], generations: dict[int, int]) -> None:
-        self.entries = entries
-        self.generations = generations
-
-    def apply(self, event: Event) -> int | None:
-        """Carry out one event; return the popped request, None when no live entry is left.
-
-        Raises: ValueError for another event.
-        """
-        generations = self.generations
-        match event:
-            case ("push", request_id, key):
-                generations[request_id] = generations.get(request_id, 0) + 1
-                heapq.heappush(self.entries, (key, request_id, generations[request_id]))
-            case ("remove", request_id):
-                generations[request_id] = generations.get(request_id, 0) + 1
-            case ("pop",):
-                while self.entries:
-                    _, request_id, generation = heapq.heappop(self.entries)
-                    if generations[request_id] == generation:
-                        generations[request_id] += 1
-                        return request_id
-            case _:
-                raise ValueError(f"there is no event {event!r}; choose from push, remove, pop")
-        return None
+    match event:
+        case ("push", request_id, key):
+            generations[request_id] = generations.get(request_id, 0) + 1
+            heapq.heappush(entries, (key, request_id, generations[request_id]))
+        case ("remove", request_id):
+            generations[request_id] = generations.get(request_id, 0) + 1
+        case ("pop",):
+            while entries:
+                _, request_id, generation = heapq.heappop(entries)
+                if generations[request_id] == generation:
+                    generations[request_id] += 1
+                    return request_id
+        case _:
+            raise ValueError(f"there is no event {event!r}; choose from push, remove, pop")
+    return None
 
 
 def apply_event(
     heap: Sequence[Entry], generations: Mapping[int, int], event: Event
 ) -> tuple[list[Entry], dict[int, int], int | None]:
-    """One event on a heap with lazy deletion: the new heap, the new generations, the popped id.
+    """Apply one event to copies: the new heap, the new generations, the popped id.
 
-    Pure: the same as `LazyHeap.apply`, on copies. Raises: ValueError for another event.
+    Raises: ValueError for another event.
     """
-    copy = LazyHeap(list(heap), dict(generations))
-    popped = copy.apply(event)
-    return copy.entries, copy.generations, popped
+    entries, latest = list(heap), dict(generations)
+    popped = apply_in_place(entries, latest, event)
+    return entries, latest, popped
 
 
 def boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int:

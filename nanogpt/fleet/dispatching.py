@@ -12,10 +12,10 @@ from nanogpt.fleet import decisions
 from nanogpt.fleet.decisions import Key, queue_key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies
+from nanogpt.fleet.fleet_record import Tracer
 from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.simulated_worker import SimulatedWorker
-from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.waiting import WaitingQueue, remaining_us
 
 MOST_PASSED_OVER = 16
@@ -69,7 +69,7 @@ class Dispatcher:
     # ------------------------------------------------------------------ in and out of the queue
 
     def put_in(self, state: RequestState) -> None:
-        """Let a request wait."""
+        """Put a request into its queue."""
         state.place = "waiting"
         state.stay += 1
         request = state.request
@@ -86,12 +86,11 @@ class Dispatcher:
         self.rank_again(state)
 
     def rank_again(self, state: RequestState) -> None:
-        """Put a waiting request at the rank of its current priority."""
+        """Rank a waiting request by its current priority."""
         if self.is_queued:
             self.queues[state.queue].push(state.id, self._key(state))
 
     def _key(self, state: RequestState) -> Key:
-        assert state.view is not None
         if self._config.order == "fifo":
             return (state.view.arrival_us,)
         return queue_key(state.view, state.priority, self._config.ageing_us)
@@ -117,7 +116,6 @@ class Dispatcher:
         workers = self._groups[queue]
         passed_over: list[RequestState] = []
         kept_free: SimulatedWorker | None = None
-        too_large = self._config.kv_tokens + 1  # from this size on nothing fits in this round
         may_preempt = self._config.preemption_gap is not None
         has_preempted = False
         while len(passed_over) < MOST_PASSED_OVER and (
@@ -127,18 +125,14 @@ class Dispatcher:
             if request_id is None:
                 break
             state = self.waiting[request_id]
-            if state.kv_needed < too_large:
-                worker = self._route(state, workers, kept_free)
-                if worker is not None:
-                    self._dispatch(state, worker, now_us)
-                    continue
-                too_large = state.kv_needed
-            # If the first that fits nowhere is not far enough above any, none behind it is.
-            if may_preempt:
+            worker = self._route(state, workers, kept_free)
+            if worker is not None:
+                self._dispatch(state, worker, now_us)
+                continue
+            if may_preempt:  # only for the first request that fits nowhere
                 may_preempt = False
                 has_preempted = self._preempt_for(state, workers, now_us)
                 if has_preempted:
-                    too_large = self._config.kv_tokens + 1
                     continue
             passed_over.append(state)
             if self._config.order == "fifo":
@@ -177,19 +171,17 @@ class Dispatcher:
     def _preempt_for(self, state: RequestState, workers: Workers, now_us: int) -> bool:
         """Preempt running requests for this one, at the next boundary of their worker.
 
-        They are far enough below it, the lowest first, as few as it takes; of several workers the
-        one that loses the fewest tokens. Returns whether there is such a worker.
+        The victims are far enough below it, the lowest first, and as few as possible. Of several
+        workers, choose the one that loses the fewest tokens. Return whether there is one.
         """
-        best: tuple[int, SimulatedWorker, list[RequestState]] | None = None
         for worker in workers:
             worker.settle(now_us)
-            victims = self._victims(state, worker)
-            lost_tokens = sum(victim.known_tokens for victim in victims)
-            if victims and (best is None or lost_tokens < best[0]):
-                best = (lost_tokens, worker, victims)
-        if best is None:
+        found = [(each, victims) for each in workers if (victims := self._victims(state, each))]
+        if not found:
             return False
-        _, worker, worker.preempted = best
+        worker, worker.preempted = min(
+            found, key=lambda each: sum(victim.known_tokens for victim in each[1])
+        )
         del self.waiting[state.id]
         state.place = "claimed"
         worker.claimant = state
@@ -226,13 +218,13 @@ class Dispatcher:
         return state.request.arrival_us + ageing_us * state.priority
 
     def _is_far_above(self, candidate: RequestState, running: RequestState) -> bool:
-        """By the gap, in levels or in the waiting that makes up for them."""
+        """Whether the gap between them is large enough, in levels or in the equivalent waiting."""
         assert self._config.preemption_gap is not None
         gap = self._config.preemption_gap * (self._config.ageing_us or 1)
         return self._rank(running) - self._rank(candidate) >= gap
 
     def hand_over(self, worker: SimulatedWorker, now_us: int) -> None:
-        """At a boundary: evict the preempted, as many as it still takes, and admit the claimant."""
+        """At a boundary: preempt victims until the claimant fits, and dispatch it."""
         claimant, preempted = worker.claimant, worker.preempted
         if claimant is None:
             return
@@ -241,7 +233,7 @@ class Dispatcher:
             if worker.is_open and worker.kv_free_tokens >= claimant.kv_needed:
                 break
             if victim.place == "decoding":
-                self._tracer.visit(victim, now_us, "preempted")
+                self._tracer.visit(victim.visit(now_us, "preempted"))
                 self._tracer.decision(now_us, "preempt", victim.id, worker.id)
                 worker.preempt(victim)
                 self._enqueue(victim)
@@ -263,7 +255,7 @@ class Dispatcher:
         hits = {state.id: _hits(state, self._workers) for state in shown}
         return FleetSnapshot(
             now_us=now_us,
-            waiting=tuple(state.view for state in shown if state.view is not None),
+            waiting=tuple(state.view for state in shown),
             workers=tuple(each.view() for each in self._workers),
             hit_tokens={request_id: found for request_id, found in hits.items() if found},
         )

@@ -1,7 +1,6 @@
-"""The settings of a simulated fleet: one frozen, validated record."""
+"""The settings of a simulated fleet, and the fleets to compare: adaptive, the source's, naive."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from nanogpt.fleet.costs import SOURCE_COST, CostModel
@@ -26,10 +25,9 @@ class FleetConfig:
     Both are off when None. `kv_swap`: a preempted request's K/V moves to the host instead of being
     lost. `routing` "round_robin" gives each arrival to the next worker, which has its own queue;
     the others share one queue, with dispatch rounds at least `dispatch_us` apart. `prefix_cache`:
-    "slots" knows a prompt by its first tokens, "radix" token by token. `speculation`: drafts of
-    `num_draft_tokens`, each at `draft_cost` of a decode, behind the source's gates; with `backoff`
-    a request stops once its own drafts do not pay. `batching` "static" fills a batch only when the
-    last one has finished.
+    "slots" knows a prompt by its first tokens, "radix" token by token. `speculation`: drafts behind
+    the source's gates; with `backoff` a request stops once its own drafts do not pay. `batching`
+    "static" fills a batch only when the last one has finished.
 
     Raises: ValueError naming a value and its limit.
     """
@@ -48,20 +46,16 @@ class FleetConfig:
     prefix_cache: PrefixCacheKind = "radix"
     speculation: bool = True
     backoff: bool = True
-    num_draft_tokens: int = 4
-    draft_cost: float = 0.1
     batching: Batching = "continuous"
     dispatch_us: int = 1000
 
     def __post_init__(self) -> None:
-        for name in ("num_workers", "batch_size", "kv_tokens", "num_draft_tokens"):
+        for name in ("num_workers", "batch_size", "kv_tokens"):
             check_int(name, getattr(self, name), 1)
         for name in ("ageing_us", "preemption_gap"):
             if getattr(self, name) is not None:
                 check_int(name, getattr(self, name), 1)
         check_int("dispatch_us", self.dispatch_us, 0)
-        if not (math.isfinite(self.draft_cost) and self.draft_cost >= 0):
-            raise ValueError(f"draft_cost is {self.draft_cost}; it must be a number, at least 0")
         for name, choices in (
             ("order", Order),
             ("urgency", Urgency),
@@ -73,3 +67,42 @@ class FleetConfig:
             if value not in get_args(choices):
                 among = ", ".join(get_args(choices))
                 raise ValueError(f"there is no {name} {value!r}; choose from {among}")
+
+
+ADAPTIVE = FleetConfig()
+"""Every technique, mended: urgency only for a request that can meet its deadline, ageing, routing
+by backlog, prefixes shared token by token, drafts only where they pay."""
+
+AS_SOURCE = FleetConfig(
+    name="source",
+    urgency="source",
+    ageing_us=None,
+    routing="source",
+    prefix_cache="slots",
+    backoff=False,
+)
+"""The source's policies as it describes them, without the defects that end it."""
+
+FIFO = FleetConfig(
+    name="fifo",
+    order="fifo",
+    urgency="off",
+    ageing_us=None,
+    preemption_gap=None,
+    routing="round_robin",
+    prefix_cache="none",
+    speculation=False,
+    backoff=False,
+    dispatch_us=0,
+)
+"""The naive baseline: round-robin on arrival, in order of arrival, nothing shared."""
+
+SOURCE_FIFO = replace(FIFO, name="fifo as the source", prefix_cache="slots", speculation=True)
+"""The baseline that the source compares itself with: it has a prefix cache and speculation."""
+
+STATIC = replace(FIFO, name="static", batching="static")
+"""The baseline with static batching: a batch is filled when the last one has finished."""
+
+PRESETS: dict[str, FleetConfig] = {
+    config.name: config for config in (ADAPTIVE, AS_SOURCE, FIFO, STATIC)
+}

@@ -1,8 +1,9 @@
-"""The result of a simulated fleet's run: plain frozen data. The trace is enough to draw it all.
+"""The result of a simulated fleet's run: plain frozen data. The trace is enough to draw the run.
 
 All times are integer microseconds of the virtual clock.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,11 +21,11 @@ DecisionKind = Literal["dispatch", "preempt", "bump", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one request fared.
+    """The outcome of one request.
 
-    `first_token_us` and `finished_us` are None for what never came. `hit_tokens` were found in a
-    prefix cache, `computed_prefill_tokens` were not, both over all visits; `max_gap_us`: the
-    longest time between two of its tokens; `attained`: finished by its deadline.
+    `first_token_us` and `finished_us` are None if the request did not get that far. `hit_tokens`
+    were found in a prefix cache and `computed_prefill_tokens` were not, both over all visits.
+    `max_gap_us` is the longest time between two tokens; `attained`: finished by its deadline.
     """
 
     id: int
@@ -56,7 +57,7 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class VisitRecord:
-    """A request's stay at one worker: dispatched, in the batch from `start_us`, gone at the end.
+    """A request's visit to one worker: dispatched, in the batch from `start_us`, gone at the end.
 
     `start_us` is `end_us` if the trace ended before its prefill began.
     """
@@ -99,13 +100,39 @@ class DecisionRecord:
     worker: int | None
 
 
+class Tracer:
+    """Collects visits and runs as they end and decisions as they happen. Mutable."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+        self.visits: list[VisitRecord] = []
+        self.runs: list[RunRecord] = []
+        self.decisions: list[DecisionRecord] = []
+
+    def decision(
+        self, at_us: int, kind: DecisionKind, request_id: int, worker: int | None = None
+    ) -> None:
+        """Add a decision of the scheduler."""
+        if self.enabled:
+            self.decisions.append(DecisionRecord(at_us, kind, request_id, worker))
+
+    def run(self, run_record: Callable[[int], RunRecord | None], end_us: int) -> None:
+        """Add a worker's run that ends here, unless it has no pass."""
+        if self.enabled and (run := run_record(end_us)) is not None:
+            self.runs.append(run)
+
+    def visit(self, visit: VisitRecord) -> None:
+        """Add a visit that has ended."""
+        if self.enabled:
+            self.visits.append(visit)
+
+
 @dataclass(frozen=True, slots=True)
 class FleetTrace:
     """Requests by arrival, visits by id and time, runs and decisions by time."""
 
     name: str
     cost: str
-    modelled: bool
     num_workers: int
     batch_size: int
     kv_tokens: int
@@ -119,7 +146,7 @@ class FleetTrace:
     def to_json(self) -> dict[str, Any]:
         """Dicts, lists, numbers, strings and None, with the schema's version."""
         fields = plain(self)
-        cost = {"name": fields.pop("cost"), "modelled": fields.pop("modelled")}
+        cost = {"name": fields.pop("cost"), "modelled": True}
         return {"version": VERSION, "cost": cost, **fields}
 
 

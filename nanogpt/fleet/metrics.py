@@ -7,7 +7,7 @@ together, with gaps of 0.
 """
 
 import heapq
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import iadd
@@ -43,13 +43,10 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The last 10 seconds before the moment `at_us`, and counts since the start."""
+    """The last 10 seconds before the moment `at_us`."""
 
     at_us: int
     rolling: Metrics
-    arrived_so_far: int
-    completed_so_far: int
-    preemptions_so_far: int
 
 
 def percentile(counts: Mapping[int, int], percent: int) -> int | None:
@@ -112,12 +109,11 @@ def measure(tally: Tally, duration_s: float, queue_depth: int, workers_busy: int
 
 
 class Meter:
-    """Tallies events by second; keeps the last ten seconds and the whole. Mutable."""
+    """Tallies events by second of the virtual clock. Mutable."""
 
     def __init__(self) -> None:
         self.now = Tally()  # since the last full second
-        self._window: deque[Tally] = deque(maxlen=WINDOW_S)
-        self._before = Tally()  # all full seconds
+        self._seconds: list[Tally] = []  # the full ones
         self._open: list[tuple[int, int]] = []  # (deadline, id), settled or not
         self._settled: set[int] = set()
 
@@ -141,22 +137,14 @@ class Meter:
     def close_second(self, at_us: int, queue_depth: int, workers_busy: int) -> Sample:
         """End a second of the virtual clock; return the sample of the last ten."""
         self.pass_deadlines(at_us)
-        self._window.append(self.now)
-        self._before.add(self.now)
+        self._seconds.append(self.now)
         self.now = Tally()
-        return Sample(
-            at_us,
-            measure(
-                Tally().add(*self._window), min(at_us / 1e6, WINDOW_S), queue_depth, workers_busy
-            ),
-            self._before.arrived,
-            self._before.completed,
-            self._before.preemptions,
-        )
+        window, span_s = Tally().add(*self._seconds[-WINDOW_S:]), min(at_us / 1e6, WINDOW_S)
+        return Sample(at_us, measure(window, span_s, queue_depth, workers_busy))
 
     def total(self) -> Tally:
         """Everything so far."""
-        return Tally().add(self._before, self.now)
+        return Tally().add(*self._seconds, self.now)
 
 
 def _ms(us: float | None) -> float | None:

@@ -39,8 +39,8 @@ class RadixTree:
             self._touch(edge, part)
         return length
 
-    def insert(self, tokens: tuple[int, ...]) -> int:
-        """Store `tokens` and return how many of them are new; the end may not fit."""
+    def insert(self, tokens: tuple[int, ...]) -> None:
+        """Store `tokens`, as many as fit."""
         edge, part, start = self._walk(tokens)
         edge = self._touch(edge, part)
         self._evict(self.capacity_tokens - (len(tokens) - start))
@@ -48,7 +48,6 @@ class RadixTree:
         if end > start:
             edge.below[tokens[start]] = _Edge(tokens[start:end], edge, self._now)
             self.num_tokens += end - start
-        return end - start
 
     def shrink(self, num_tokens: int) -> None:
         """Evict until at most `num_tokens` tokens are stored."""
@@ -80,11 +79,12 @@ class RadixTree:
 
     def _evict(self, room: int) -> None:
         """Shorten leaves until at most `room` tokens are stored, or only edges in use are left."""
-        while self.num_tokens > max(room, 0):
+        room = max(room, 0)
+        while self.num_tokens > room:
             leaf = min(self._leaves(), key=lambda edge: edge.used_at)
             if leaf.used_at == self._now or leaf.above is None:
                 return
-            kept = max(0, len(leaf.tokens) - (self.num_tokens - max(room, 0)))
+            kept = max(0, len(leaf.tokens) - (self.num_tokens - room))
             self.num_tokens -= len(leaf.tokens) - kept
             if not kept:
                 del leaf.above.below[leaf.tokens[0]]
@@ -121,15 +121,8 @@ def _split(edge: _Edge, at: int) -> _Edge:
 
 
 def _common_length(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """How many tokens two different sequences begin with in common, by bisection."""
-    same, most = 0, min(len(a), len(b))
-    while same < most:
-        middle = (same + most + 1) // 2
-        if a[same:middle] == b[same:middle]:
-            same = middle
-        else:
-            most = middle - 1
-    return same
+    """How many tokens two sequences begin with in common."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b))
 
 
 class SlotCache:
@@ -152,14 +145,12 @@ class SlotCache:
             self._slots[key] = self._slots.pop(key)
         return len(key)
 
-    def insert(self, tokens: tuple[int, ...]) -> int:
-        """Store the key and return how many tokens are new."""
-        if self.match(tokens, touch=True):
-            return 0
-        key = tokens[:SLOT_KEY_TOKENS]
-        self._slots[key] = None
-        self.num_tokens += len(key)
-        return len(key)
+    def insert(self, tokens: tuple[int, ...]) -> None:
+        """Store the key."""
+        if not self.match(tokens, touch=True):
+            key = tokens[:SLOT_KEY_TOKENS]
+            self._slots[key] = None
+            self.num_tokens += len(key)
 
     def shrink(self, num_tokens: int) -> None:
         """Evict whole entries until at most `num_tokens` tokens are stored."""

@@ -13,16 +13,17 @@ Place = Literal["waiting", "claimed", "dispatched", "prefilling", "decoding", "d
 
 @dataclass(eq=False, slots=True)
 class RequestState:
-    """Where a request is and how far it has come. Mutable.
+    """A request's place and progress. Mutable.
 
-    "claimed": another request leaves for it at the end of a step. `priority` is the current one;
-    `stay` counts its stays in a queue. The K/V of `swapped_tokens` is on the host.
+    "claimed": running requests are preempted for it at the next step boundary. `priority` is the
+    current one; `stay` counts its stays in a queue. The K/V of `swapped_tokens` is on the host.
     """
 
     request: FleetRequest
     id: int = field(init=False)
     kv_needed: int = field(init=False)
     priority: int = field(init=False)
+    view: WaitingView = field(init=False)  # since it was last put into a queue
     place: Place = "waiting"
     generated: int = 0
     preemptions: int = 0
@@ -36,7 +37,6 @@ class RequestState:
     total_hits: int = 0
     total_computed: int = 0
     drafts: Drafts | None = None
-    view: WaitingView | None = None
     # Of this visit to a worker.
     worker: int = -1
     dispatched_us: int = 0
@@ -60,25 +60,13 @@ class RequestState:
         """Tokens that it may still generate."""
         return self.request.max_new_tokens - self.generated
 
-    def emit_first(self, now_us: int) -> int | None:
-        """Take the token of its prefill; return the gap to the last one, None for the first."""
-        self.generated += 1
-        gap_us = None
-        if self.first_token_us is None:
-            self.first_token_us = now_us
-        else:
-            gap_us = now_us - self.last_token_us
-            self.max_gap_us = max(self.max_gap_us, gap_us)
-        self.last_token_us = now_us
-        return gap_us
-
     @property
     def is_refused(self) -> bool:
-        """Whether it could never be served."""
+        """Whether it was refused, because it fits into no worker."""
         return self.place == "done" and self.finished_us is None
 
     def outcome(self) -> Outcome:
-        """How it fared, so far."""
+        """Its outcome so far."""
         finished_us = self.finished_us
         return Outcome(
             id=self.id,

@@ -1,19 +1,23 @@
 """A worker of the simulated fleet: its batch, KV tokens, prefix cache, and the run under way.
 
-A run is a prefill pass, or decode steps of one unchanged batch: they are all alike, so a run has a
-start, a step's length and a number, and costs the same however many steps it has. It ends where
-anything may change: a request is done, stops drafting, joins or leaves.
+A run is a prefill pass, or decode steps of one unchanged batch. Its steps are all alike, so a run
+is a start, a step's length and a number of steps, and costs the same to simulate however many steps
+it has. It ends where the batch may change: a request is done, stops drafting, joins or leaves.
 """
 
 from nanogpt.fleet.costs import decode_us, prefill_us
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_record import RunKind, RunRecord
+from nanogpt.fleet.fleet_record import RunKind, RunRecord, Tracer
 from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.prefix_caches import make_cache
 from nanogpt.fleet.request_state import RequestState
-from nanogpt.fleet.speculating import MIN_TIME_LEFT_US, Drafts, break_even, may_speculate
-from nanogpt.fleet.tracing import Tracer
+from nanogpt.fleet.speculating import (
+    MIN_ACCEPTANCE,
+    MIN_TIME_LEFT_US,
+    Drafts,
+    may_speculate,
+)
 
 
 class SimulatedWorker:
@@ -42,7 +46,6 @@ class SimulatedWorker:
         self._seed = seed
         self._meter = meter
         self._tracer = tracer
-        self._hits: dict[int, int] = {}  # match lengths by request, until the cache changes
         self._start_us = 0
         self._step_us = 1
         self._num_steps = 0
@@ -50,9 +53,6 @@ class SimulatedWorker:
         self._speculating: list[RequestState] = []
         self._plain: list[RequestState] = []
         self._kv_at_start = (0, 0)
-        self._min_acceptance = (
-            break_even(config.num_draft_tokens, config.draft_cost) if config.backoff else None
-        )
 
     # ------------------------------------------------------------------ room
 
@@ -81,9 +81,7 @@ class SimulatedWorker:
 
     def hit(self, state: RequestState, *, touch: bool = False) -> int:
         """Known tokens of a request that it need not compute; the last one is always computed."""
-        if touch or state.id not in self._hits:
-            self._hits[state.id] = self.cache.match(state.request.prompt, touch=touch)
-        return min(self._hits[state.id], state.known_tokens - 1)
+        return min(self.cache.match(state.request.prompt, touch=touch), state.known_tokens - 1)
 
     def admit(self, state: RequestState, now_us: int) -> None:
         """Reserve a request's KV tokens at once; it joins at the next boundary.
@@ -97,7 +95,7 @@ class SimulatedWorker:
         state.computed_tokens = 0
         self.num_running += 1
         self.reserved_tokens += state.kv_needed
-        self._fit_cache()
+        self.cache.shrink(self.kv_free_tokens)
         self.backlog_tokens += state.known_tokens - state.hit_tokens - state.swapped_tokens
         self.newcomers.append(state)
 
@@ -117,14 +115,8 @@ class SimulatedWorker:
             state.swapped_tokens = state.known_tokens - 1
 
     def _publish(self, state: RequestState) -> None:
-        if self.cache.insert(state.request.prompt):
-            self._hits.clear()
-        self._fit_cache()
-
-    def _fit_cache(self) -> None:
-        if self.cache.num_tokens > self.kv_free_tokens:
-            self.cache.shrink(self.kv_free_tokens)
-            self._hits.clear()
+        self.cache.insert(state.request.prompt)
+        self.cache.shrink(self.kv_free_tokens)
 
     # ------------------------------------------------------------------ runs
 
@@ -239,12 +231,7 @@ class SimulatedWorker:
             speculates = config.speculation and self._speculates(state, now_us)
             (self._speculating if speculates else self._plain).append(state)
         self._step_us = decode_us(
-            config.cost,
-            len(self.batch),
-            self.reserved_tokens,
-            num_speculating=len(self._speculating),
-            num_drafts=config.num_draft_tokens,
-            draft_cost=config.draft_cost,
+            config.cost, len(self.batch), self.reserved_tokens, len(self._speculating)
         )
         limits = [state.left_tokens for state in self._plain]
         for state in self._speculating:
@@ -259,16 +246,20 @@ class SimulatedWorker:
         if not may_speculate(state.left_tokens, load, time_left_us, state.priority):
             return False
         if state.drafts is None:
-            number = self.config.num_draft_tokens
-            state.drafts = Drafts(state.request, self._seed, number, self._min_acceptance)
+            least = MIN_ACCEPTANCE if self.config.backoff else None
+            state.drafts = Drafts(state.request, self._seed, least)
         return state.drafts.passes(state.generated) > 0
 
     def _emit_first(self, state: RequestState, now_us: int) -> None:
         state.place = "decoding"
         self.backlog_tokens -= state.computed_tokens
-        gap_us = state.emit_first(now_us)
-        if gap_us is None:
+        state.generated += 1
+        self._meter.now.tokens += 1
+        if state.first_token_us is None:
+            state.first_token_us = now_us
             self._meter.now.ttfts_us.append(now_us - state.request.arrival_us)
         else:
+            gap_us = now_us - state.last_token_us
+            state.max_gap_us = max(state.max_gap_us, gap_us)
             self._meter.now.gaps_us[gap_us] += 1
-        self._meter.now.tokens += 1
+        state.last_token_us = now_us

@@ -1,7 +1,7 @@
-"""The fleet event by event on a virtual clock: the same load and rules always give the same run.
+"""The fleet's event loop on a virtual clock: the same load and rules always give the same run.
 
 An event is the end of a run of passes, an arrival, a look at a waiting request's priority, a
-dispatch round, or the start of a run; at one moment they come in this order.
+dispatch round, or the start of a run. Events of the same moment are handled in this order.
 """
 
 import heapq
@@ -9,11 +9,10 @@ import heapq
 from nanogpt.fleet.dispatching import Dispatcher
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import REFERENCE, FleetPolicies, validated_fleet_policies
-from nanogpt.fleet.fleet_record import FleetRun
+from nanogpt.fleet.fleet_record import FleetRun, FleetTrace, Tracer
 from nanogpt.fleet.metrics import Meter, Metrics, Sample, measure
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.simulated_worker import SimulatedWorker
-from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.waiting import next_look_us, next_priority
 from nanogpt.fleet.workload import Workload
 
@@ -38,7 +37,7 @@ def simulate(
 
 
 class Simulation:
-    """A run that can be advanced bit by bit and looked at in between. Mutable."""
+    """A run that can be advanced in parts and inspected in between. Mutable."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Simulation:
         return self.num_done == len(self.states) or not self._events
 
     def advance(self, until_us: int | None = None) -> None:
-        """Go on to the moment `until_us`, that moment included; None: to the end."""
+        """Handle all events up to and including the moment `until_us`; None: all events."""
         while not self.finished:
             next_us = self._events[0][0]
             second_us = (len(self.samples) + 1) * SECOND_US
@@ -91,37 +90,53 @@ class Simulation:
             else:
                 self._next_event()
 
-    def sample(self) -> Sample:
-        """The last full second's sample; before the first second, one of what there is."""
-        if self.samples:
-            return self.samples[-1]
-        return Sample(self.now_us, self._measure(), self.num_arrived, self.num_done, 0)
-
     def result(self) -> FleetRun:
         """The run so far."""
         for worker in self.workers:
             worker.settle(self.now_us)
         self.meter.pass_deadlines(self.now_us)
-        if self.finished:  # what still waits will wait for ever
+        if self.finished:  # a request that still waits will never finish
             for state in self.states[: self.num_arrived]:
                 if state.place != "done":
                     self.meter.settle(state.id, violated=True)
-        runs = [run for worker in self.workers if (run := worker.run_record(self.now_us))]
         return FleetRun(
             config=self.config,
             workload=self.workload,
             outcomes=tuple(state.outcome() for state in self.states),
             totals=self._measure(),
             samples=tuple(self.samples),
-            trace=self._tracer.finish(self.config, self.states, self.now_us, runs),
+            trace=self._trace() if self._tracer.enabled else None,
             end_us=self.now_us,
             stopped=self.num_done < len(self.states),
+        )
+
+    def _trace(self) -> FleetTrace:
+        """The trace so far, with the runs and visits that have not ended."""
+        runs = [run for worker in self.workers if (run := worker.run_record(self.now_us))]
+        visits = [
+            state.visit(self.now_us, "running")
+            for state in self.states
+            if state.place in ("dispatched", "prefilling", "decoding")
+        ]
+        runs = sorted(self._tracer.runs + runs, key=lambda r: (r.start_us, r.worker))
+        visits = sorted(self._tracer.visits + visits, key=lambda v: (v.dispatched_us, v.request_id))
+        return FleetTrace(
+            name=self.config.name,
+            cost=self.config.cost.name,
+            num_workers=self.config.num_workers,
+            batch_size=self.config.batch_size,
+            kv_tokens=self.config.kv_tokens,
+            end_us=self.now_us,
+            requests=tuple(state.record() for state in self.states),
+            visits=tuple(visits),
+            runs=tuple(runs),
+            decisions=tuple(self._tracer.decisions),
         )
 
     # ------------------------------------------------------------------ what the dispatcher calls
 
     def _started(self, worker: SimulatedWorker) -> None:
-        """A worker has a newcomer: it starts, or ends its run at the next boundary."""
+        """Start a worker that has a newcomer, or end its run at the next boundary."""
         if worker.kind is None:
             self._push(self.now_us, _STARTS, worker.id)
         elif worker.cut_short(self.now_us):
@@ -156,7 +171,7 @@ class Simulation:
             self._push(self.workers[whose].end_us, _RUN_ENDS, whose, self.workers[whose].version)
 
     def _await_arrival(self) -> None:
-        """Make an event of the next arrival."""
+        """Schedule the next arrival."""
         if self.num_arrived < len(self.states):
             arrival_us = self.states[self.num_arrived].request.arrival_us
             self._push(arrival_us, _ARRIVES, self.num_arrived)
@@ -177,7 +192,7 @@ class Simulation:
 
     def _end_run(self, worker: SimulatedWorker) -> None:
         for state in worker.end_run(self.now_us):
-            self._tracer.visit(state, self.now_us, "finished")
+            self._tracer.visit(state.visit(self.now_us, "finished"))
             state.finished_us = self.now_us
             state.place, state.drafts = "done", None
             self.num_done += 1
@@ -203,7 +218,7 @@ class Simulation:
             self._push(next_us, _LOOK, state.id, stay)
 
     def _ask_for_round(self, queue: int) -> None:
-        """Have a dispatch round as soon as there may be one."""
+        """Schedule a dispatch round for the first moment at which one is allowed."""
         if self._round_is_due[queue] or not self.dispatcher.has_waiting(queue):
             return
         self._round_is_due[queue] = True

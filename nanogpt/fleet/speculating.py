@@ -6,9 +6,8 @@ request's own stream: it belongs to the load, whatever the policy drafts and whe
 
 import random
 from bisect import bisect_left
-from functools import cache
-from itertools import pairwise
 
+from nanogpt.fleet.costs import DRAFT_COST, NUM_DRAFT_TOKENS
 from nanogpt.fleet.workload import FleetRequest
 from nanogpt.policies.acceptance import expected_tokens
 
@@ -33,7 +32,6 @@ def may_speculate(left_tokens: int, load: float, time_left_us: int, priority: in
     )
 
 
-@cache
 def break_even(num_drafts: int, draft_cost: float) -> float:
     """The acceptance below which drafting makes a request slower: 1 when it never pays.
 
@@ -49,65 +47,51 @@ def break_even(num_drafts: int, draft_cost: float) -> float:
     return high
 
 
+MIN_ACCEPTANCE = break_even(NUM_DRAFT_TOKENS, DRAFT_COST)
+
+
 class Drafts:
     """One request's speculation: where each of its passes ends. Mutable: how far it has come.
 
     Below `min_acceptance`, a share of the verified drafts, it stops for good; None: never.
     """
 
-    def __init__(
-        self, request: FleetRequest, seed: int, num_drafts: int, min_acceptance: float | None
-    ) -> None:
+    def __init__(self, request: FleetRequest, seed: int, min_acceptance: float | None) -> None:
         self._rejected = _rejected(request, seed)
-        self._max_new_tokens = request.max_new_tokens
-        self._num_drafts = num_drafts
         self._min_acceptance = min_acceptance
-        self._num_accepted = 0  # before the path
-        self._judged = 0
-        self._path: list[int] = []  # tokens generated before its first pass and after each
+        # (generated tokens, accepted drafts, verified drafts) before its first pass, after each.
+        self._path: list[tuple[int, int, int]] = []
         self._at = 0
 
     def passes(self, generated: int) -> int:
         """The number of passes in a row that it will speculate; 0 when it has stopped."""
-        if not self._path or self._path[self._at] != generated:
-            self._judge()
-            self._make_path(generated)
+        if not self._path:
+            self._path = self._path_from(generated, 0, 0)
+        elif self._path[self._at][0] != generated:  # it decoded without drafts in the meantime
+            _, accepted, verified = self._path[self._at]
+            self._path, self._at = self._path_from(generated, accepted, verified), 0
         return len(self._path) - 1 - self._at
 
     def advance(self, num_passes: int) -> int:
         """Go on by some of these passes; return the number of generated tokens."""
         self._at += num_passes
-        return self._path[self._at]
+        return self._path[self._at][0]
 
-    def _judge(self) -> None:
-        """Count the verified drafts of the passes so far."""
-        for before, after in pairwise(self._path[: self._at + 1]):
-            kept = after - before - 1
-            self._num_accepted += kept
-            self._judged += min(kept + 1, self._num_drafts)
-
-    def _make_path(self, generated: int) -> None:
-        accepted, judged = self._num_accepted, self._judged
-        path = [generated]
-        most, end, rejected = self._num_drafts, self._max_new_tokens, self._rejected
-        least = self._min_acceptance
-        number = bisect_left(rejected, generated)
+    def _path_from(
+        self, generated: int, accepted: int, verified: int
+    ) -> list[tuple[int, int, int]]:
+        path = [(generated, accepted, verified)]
+        end, least = self._rejected[-1], self._min_acceptance
         while end - generated >= MIN_LEFT_TOKENS:
-            if least is not None and judged >= BACKOFF_DRAFTS and accepted < least * judged:
+            if least is not None and verified >= BACKOFF_DRAFTS and accepted < least * verified:
                 break
-            kept = rejected[number] - generated
-            if kept < most:
-                judged += kept + 1
-            else:
-                kept = most
-                judged += most
+            right = self._rejected[bisect_left(self._rejected, generated)] - generated
+            kept = min(right, NUM_DRAFT_TOKENS)
             accepted += kept
-            generated += kept + 1
-            path.append(generated)
-            while rejected[number] < generated < end:
-                number += 1
-        path[-1] = min(path[-1], end)
-        self._path, self._at = path, 0
+            verified += min(kept + 1, NUM_DRAFT_TOKENS)
+            generated = min(generated + kept + 1, end)
+            path.append((generated, accepted, verified))
+        return path
 
 
 def _rejected(request: FleetRequest, seed: int) -> list[int]:

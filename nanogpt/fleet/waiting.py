@@ -1,11 +1,11 @@
-"""The queue of waiting requests, and the moments at which their priority is looked at again.
+"""The queue of waiting requests, and the moments at which a priority may change.
 
 Nothing is polled: a priority can change only at known moments, and only those are events.
 """
 
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.costs import decode_us, prefill_us
-from nanogpt.fleet.decisions import URGENT_US, Event, Key, LazyHeap
+from nanogpt.fleet.decisions import URGENT_US, Entry, Event, Key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import ApplyEvent, FleetPolicies
 from nanogpt.fleet.request_state import RequestState
@@ -23,16 +23,17 @@ class WaitingQueue:
 
     def __init__(self, apply_event: ApplyEvent) -> None:
         self._apply_event = apply_event
-        self._heap = LazyHeap([], {})
+        self._heap: list[Entry] = []
+        self._generations: dict[int, int] = {}
         self._ids: set[int] = set()
 
     def push(self, request_id: int, key: Key) -> None:
-        """Put a request in, or at another rank."""
+        """Add a request, or change its rank."""
         self._apply(("push", request_id, key))
         self._ids.add(request_id)
 
     def pop(self) -> int | None:
-        """Take the first one out. Raises: PolicyError when that one is not waiting."""
+        """Remove and return the first request. Raises: PolicyError for one that is not waiting."""
         popped = self._apply(("pop",))
         if popped is None and self._ids:
             raise PolicyError(f"apply_event popped nothing although {len(self)} requests wait")
@@ -47,10 +48,9 @@ class WaitingQueue:
 
     def _apply(self, event: Event) -> int | None:
         if self._apply_event is policy.apply_event:
-            return self._heap.apply(event)
-        heap = self._heap
-        entries, generations, popped = self._apply_event(heap.entries, heap.generations, event)
-        self._heap = LazyHeap(entries, generations)
+            return policy.apply_in_place(self._heap, self._generations, event)
+        answer = self._apply_event(self._heap, self._generations, event)
+        self._heap, self._generations, popped = answer
         return popped
 
 
@@ -60,7 +60,6 @@ def next_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int |
     Its remaining work stays the same while it waits: it becomes urgent at one moment and is lost
     at another. The source's form goes on at every tick until there is no higher priority.
     """
-    assert state.view is not None
     is_source = config.urgency == "source"
     start_by_us = state.request.deadline_us - (0 if is_source else state.view.remaining_us)
     if now_us < start_by_us - URGENT_US:
@@ -73,11 +72,10 @@ def next_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int |
 def next_priority(
     config: FleetConfig, policies: FleetPolicies, state: RequestState, now_us: int
 ) -> int:
-    """The priority at one of those moments."""
+    """The priority of a waiting request at such a moment."""
     deadline_us = state.request.deadline_us
     if config.urgency == "source":
         return policy.bump_source(state.priority, now_us, deadline_us)
-    assert state.view is not None
     return policies.boosted_priority(
         state.request.priority, now_us, deadline_us, state.view.remaining_us
     )

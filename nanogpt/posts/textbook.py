@@ -9,17 +9,17 @@ Shapes: B rows, T longest new part, S longest past, H heads, D head size, L laye
 Source: the interleaving and sliding-window posts, with their masks, positions and views put right.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from nanogpt.model import GPT
 from nanogpt.policies.fusing import prepare_inputs
 from nanogpt.policies.sliding_window import evict
-from nanogpt.posts.post_request import KVView, OwnKV, Request
+from nanogpt.posts.post_request import KVView, Request
 from nanogpt.validate import check_int
 
 BatchedKV = list[list[tuple[Tensor, Tensor]]]
@@ -43,23 +43,20 @@ class TextbookModel:
     ) -> tuple[Tensor, Tensor | None, BatchedKV]:
         """Logits (B, T, V), the loss if there are targets, and past and new K/V together.
 
-        `attn_mask` (B, 1, S) says which past columns are real, all new ones then being so, or
-        (B, 1, S + T) says it of both. Shapes: tokens, targets, pos (B, T); new K/V (B, S + T, D).
+        `attn_mask` says which past columns are real (B, 1, S), if all new ones are, or which past
+        and new columns are (B, 1, S + T).
+        Shapes: tokens, targets, pos (B, T); new K/V (B, S + T, D).
         """
         batch, num_new = tokens.shape
         num_past = past_kvs[0][0][0].shape[1] if past_kvs else 0
-        mask = textbook_mask(batch, num_new, num_past, attn_mask)  # (B, T, S + T)
+        mask = textbook_mask(num_new, num_past, attn_mask)  # (B or 1, T, S + T)
         new_kvs: BatchedKV = []
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             past = past_kvs[layer] if past_kvs else [None] * q.shape[2]
-            outs: list[Tensor] = []
-            new_kvs.append([])
-            for head, kv in enumerate(past):
-                mine = (q[:, :, head], k[:, :, head], v[:, :, head])  # (B, T, D) each
-                out, new_kv = head_forward(*mine, kv, mask)
-                outs.append(out)
-                new_kvs[-1].append(new_kv)
+            heads = zip(q.unbind(2), k.unbind(2), v.unbind(2), past, strict=True)
+            outs, kvs = zip(*(head_forward(*head, mask) for head in heads), strict=True)
+            new_kvs.append(list(kvs))
             return torch.stack(outs, dim=2)  # (B, T, H, D)
 
         if pos is None:
@@ -86,56 +83,49 @@ def head_forward(
     return weights @ v, (k, v)  # (B, T, D)
 
 
-def textbook_mask(batch: int, num_new: int, num_past: int, attn_mask: Tensor | None) -> Tensor:
+def textbook_mask(num_new: int, num_past: int, attn_mask: Tensor | None) -> Tensor:
     """Causal among the new, real keys only, and for a padding query at least itself.
 
-    Shapes: attn_mask (B, 1, S), (B, 1, S + T) or None -> (B, T, S + T) bool.
+    Shapes: attn_mask (B, 1, S), (B, 1, S + T) or None -> (B, T, S + T) bool, B = 1 for None.
     Raises: ValueError for a mask of another width.
     """
     keys = torch.arange(num_past + num_new)  # (S + T,)
-    itself = keys == torch.arange(num_past, num_past + num_new).unsqueeze(1)  # (T, S + T)
-    causal = keys <= torch.arange(num_past, num_past + num_new).unsqueeze(1)  # (T, S + T)
-    if attn_mask is None:
-        return causal.expand(batch, -1, -1)  # (B, T, S + T)
-    width = attn_mask.shape[-1]
-    if width == num_past:
-        attn_mask = F.pad(attn_mask, (0, num_new), value=True)  # (B, 1, S + T)
-    elif width != num_past + num_new:
+    queries = keys[num_past:].unsqueeze(1)  # (T, 1)
+    real = torch.ones(1, 1, num_past).bool() if attn_mask is None else attn_mask
+    if real.shape[-1] == num_past:
+        real = F.pad(real, (0, num_new), value=True)  # (B, 1, S + T)
+    elif real.shape[-1] != num_past + num_new:
         raise ValueError(
-            f"attn_mask has {width} columns; it must have {num_past} (the past) or "
+            f"attn_mask has {real.shape[-1]} columns; it must have {num_past} (the past) or "
             f"{num_past + num_new} (past and new)"
         )
-    return causal & attn_mask | itself  # (B, T, S + T)
+    return (keys <= queries) & real | (keys == queries)  # (B, T, S + T)
 
 
 def assemble_batch_cache(
     requests: Sequence[Request],
 ) -> tuple[BatchedKV | None, Tensor, list[int]]:
-    """The K/V of all side by side, left-padded with zeros to the longest.
+    """The K/V of all requests side by side, left-padded with zeros to the longest.
 
-    Returns past_kvs (None when none holds any), attn_mask (B, 1, S) True where a column is real,
-    and the padding of each row. Raises: ValueError for no request at all.
+    Returns past_kvs (None if no request holds any), attn_mask (B, 1, S) True where a column is
+    real, and the padding of each row. Raises: ValueError for no request at all.
     """
     if not requests:
         raise ValueError("there is nothing to assemble: no request")
     held = [_own_kv(request) for request in requests]
     lengths = [kv[0, 0][0].shape[1] if kv else 0 for kv in held]
-    longest = max(lengths)
-    pads = [longest - length for length in lengths]
-    attn_mask = torch.arange(longest) >= torch.tensor(pads).view(-1, 1, 1)  # (B, 1, S)
-    if longest == 0:
+    pads = [max(lengths) - length for length in lengths]
+    attn_mask = _columns_from(pads, max(lengths))  # (B, 1, S)
+    if max(lengths) == 0:
         return None, attn_mask, pads
     sample = next(kv for kv in held if kv)
-    num_layers, num_heads = (last + 1 for last in max(sample))
-    like = sample[0, 0][0]  # (1, S, D)
+    empty = sample[0, 0][0][0, :0]  # (0, D)
 
     def batched(layer: int, head: int, which: int) -> Tensor:
-        padded = like.new_zeros(len(held), longest, like.shape[2])  # (B, S, D)
-        for i, (kv, pad) in enumerate(zip(held, pads, strict=True)):
-            if kv:
-                padded[i, pad:] = kv[layer, head][which][0]  # (s, D)
-        return padded
+        rows = [kv[layer, head][which][0] if kv else empty for kv in held]  # (s, D) each
+        return pad_sequence(rows, batch_first=True, padding_side="left")  # (B, S, D)
 
+    num_layers, num_heads = (last + 1 for last in max(sample))
     past_kvs = [
         [(batched(layer, head, 0), batched(layer, head, 1)) for head in range(num_heads)]
         for layer in range(num_layers)
@@ -151,12 +141,8 @@ def disassemble_batch_cache(
     Copies, so that no request keeps the whole batch's storage alive.
     """
     for i, (request, pad) in enumerate(zip(requests, pad_lengths, strict=True)):
-        kv = {
-            (layer, head): (k[i : i + 1, pad:].clone(), v[i : i + 1, pad:].clone())
-            for layer, heads in enumerate(new_kvs)
-            for head, (k, v) in enumerate(heads)
-        }
-        _store(request, kv)
+        row = _row(new_kvs, i)
+        _store(request, {at: (k[:, pad:].clone(), v[:, pad:].clone()) for at, (k, v) in row})
 
 
 def assemble_fused_batch(
@@ -186,8 +172,7 @@ def assemble_fused_batch(
     rows, positions = prepare_inputs([r.tokens_so_far for r in requests], cursors, num_new)
     past_kvs, past_real, past_pads = assemble_batch_cache(requests)
     new_pads = [max(num_new) - n for n in num_new]
-    new_real = torch.arange(max(num_new)) >= torch.tensor(new_pads).view(-1, 1, 1)  # (B, 1, T)
-    attn_mask = torch.cat([past_real, new_real], dim=2)  # (B, 1, S + T)
+    attn_mask = torch.cat([past_real, _columns_from(new_pads, max(num_new))], dim=2)
     pads = list(zip(past_pads, new_pads, strict=True))
     return torch.tensor(rows), torch.tensor(positions), past_kvs, attn_mask, pads
 
@@ -199,12 +184,10 @@ def disassemble_fused_cache(
     for i, (request, n) in enumerate(zip(requests, num_new_tokens_per_req, strict=True)):
         held = _own_kv(request)
         kv: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        for layer, heads in enumerate(new_kvs):
-            for head, (k, v) in enumerate(heads):
-                start = k.shape[1] - n
-                new_k, new_v = k[i : i + 1, start:], v[i : i + 1, start:]  # (1, n, D) each
-                old_k, old_v = held.get((layer, head), (new_k[:, :0], new_v[:, :0]))
-                kv[layer, head] = torch.cat([old_k, new_k], 1), torch.cat([old_v, new_v], 1)
+        for at, (k, v) in _row(new_kvs, i):
+            start = k.shape[1] - n
+            old_k, old_v = held.get(at, (k[:, :0], v[:, :0]))  # (1, s, D) each
+            kv[at] = torch.cat([old_k, k[:, start:]], 1), torch.cat([old_v, v[:, start:]], 1)
         _store(request, kv)
 
 
@@ -217,18 +200,30 @@ def evict_kv_cache(request: Request, window_size: int | None, num_sinks: int = 0
         return
     check_int("window_size", window_size, 1)
     check_int("num_sinks", num_sinks, 0)
-    kv = {place: evict(k, v, window_size, num_sinks) for place, (k, v) in _own_kv(request).items()}
-    _store(request, kv)
+    held = _own_kv(request).items()
+    _store(request, {at: evict(k, v, window_size, num_sinks) for at, (k, v) in held})
+
+
+def _columns_from(pads: Sequence[int], width: int) -> Tensor:
+    """True behind each row's padding. Shapes: -> (B, 1, width) bool."""
+    return torch.arange(width) >= torch.tensor(pads).view(-1, 1, 1)
+
+
+def _row(kvs: BatchedKV, i: int) -> Iterator[tuple[tuple[int, int], tuple[Tensor, Tensor]]]:
+    """(layer, head), and row i of the batch there: k and v, (1, S, D) each."""
+    for layer, heads in enumerate(kvs):
+        for head, (k, v) in enumerate(heads):
+            yield (layer, head), (k[i : i + 1], v[i : i + 1])
 
 
 def _own_kv(request: Request) -> KVView:
-    if request.was_submitted and not isinstance(request.kv_view, OwnKV):
+    if request.was_submitted and not request.own_kv:
         raise ValueError(
             f"request {request.id} is served by an engine, which stores its K/V itself"
         )
-    return request.kv_cache
+    return request.own_kv
 
 
-def _store(request: Request, kv: Mapping[tuple[int, int], tuple[Tensor, Tensor]]) -> None:
+def _store(request: Request, kv: KVView) -> None:
     _own_kv(request)
-    request.kv_view = OwnKV(MappingProxyType(dict(kv)))
+    request.own_kv = kv

@@ -5,8 +5,8 @@ reads in shared memory is only its vote. Three ways make the votes one decision:
 
     "vote"    one all_reduce(MAX) of the votes at every attention op; leave at once
     "carried" the votes ride on the attention output's own all_reduce; leave one layer later
-    "epoch"   no collective: the first rank to see the target names the next checkpoint in shared
-              memory, and all leave there; leave one layer later
+    "epoch"   no collective: the first rank to see the target names the next preemption point in
+              shared memory; leave there, one layer later
 
 Source: the SLO post for the first; FlowPrefill (arXiv 2602.16603), its repository, for the last.
 """
@@ -21,17 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nanogpt.preemption.shared_state import (
-    Place,
-    PointName,
-    SharedState,
-    checkpoint_number,
-    pass_by,
-)
+from nanogpt.preemption.shared_state import PointName, SharedState, pass_by, point_number
 from nanogpt.slo.policy import refuses_preemption
 
 Move: TypeAlias = tuple[Literal["max"], int] | tuple[Literal["leave"]]
-"""What a rank does at a checkpoint: ("max", vote) is the collective, ("leave",) leaves the pass."""
+"""("max", vote) takes part in the collective, ("leave",) leaves the pass."""
 
 PreemptionPoint: TypeAlias = Generator[Move, int, None]
 
@@ -52,37 +46,13 @@ def preemption_point(vote: int) -> PreemptionPoint:
         yield ("leave",)
 
 
-def write_step(shared: SharedState, step: int) -> None:
-    """Ask for the preemption of pass `step`."""
-    shared.target = step
-
-
-def keep_target(shared: SharedState) -> None:
-    """Leave the target as it is once its pass is over: no later pass has its number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """How the monitor asks for a preemption: what it writes, how a rank reads it, and what the
-    engine does with it after a pass.
-    """
-
-    write: Callable[[SharedState, int], None] = write_step
-    local_vote: Callable[[int, int, int, int], int] = local_vote
-    after_pass: Callable[[SharedState], None] = keep_target
-
-
-BY_STEP = Signal()
-"""The target names the step that it means."""
-
-
 @dataclass(frozen=True, slots=True)
 class RankPolicies:
     """The exchangeable functions of a rank. They are sent to its process by name."""
 
-    signal: Signal = BY_STEP
+    local_vote: Callable[[int, int, int, int], int] = local_vote
     preemption_point: Callable[[int], PreemptionPoint] = preemption_point
-    at_point: Callable[[Place], None] = pass_by
+    at_point: Callable[[SharedState, int, PointName, int], None] = pass_by
 
 
 RANK_POLICIES = RankPolicies()
@@ -92,13 +62,12 @@ RANK_POLICIES = RankPolicies()
 class Collectives:
     """This rank's membership in the gloo group of all ranks. A group of one sends nothing.
 
-    Mutable: `count`, the collectives so far, and `waiting`, whether it is inside one.
+    Mutable: `waiting`, whether this rank is inside a collective.
     """
 
     def __init__(self, rank: int, num_ranks: int) -> None:
         self.rank = rank
         self.num_ranks = num_ranks
-        self.count = 0
         self.waiting = False
 
     def join(self, store: Path, timeout_s: float) -> None:
@@ -126,39 +95,22 @@ class Collectives:
             self.waiting = True
             dist.all_reduce(tensor, operation)
             self.waiting = False
-            self.count += 1
         return tensor
 
 
 @dataclass(slots=True)
-class Ballot:
-    """What one rank needs to vote in one pass; `last` is its last vote."""
+class NoVote:
+    """One rank in one pass without a vote, and the base of those with one.
+
+    Mutable: `vote`, this rank's last vote.
+    """
 
     shared: SharedState
     collectives: Collectives
     policies: RankPolicies
     step: int
     num_layers: int
-    last: int = 0
-
-    def cast(self, layer: int) -> int:
-        """Read the target and make it this rank's vote."""
-        self._at("read", layer)
-        vote = self.policies.signal.local_vote
-        self.last = vote(self.shared.target, self.step, layer, self.num_layers)
-        self._at("agree", layer)
-        return self.last
-
-    def _at(self, name: PointName, layer: int) -> None:
-        number = checkpoint_number(self.step, layer, self.num_layers)
-        self.policies.at_point(Place(self.shared, self.collectives.rank, name, number))
-
-
-class NoVote:
-    """A pass without a vote, and the base of those with one."""
-
-    def __init__(self, ballot: Ballot) -> None:
-        self.ballot = ballot
+    vote: int = 0
 
     def leave(self, layer: int) -> bool:
         """Whether every rank leaves at this attention op; the same answer on all of them."""
@@ -166,7 +118,26 @@ class NoVote:
 
     def add_up(self, partial: Tensor) -> Tensor:
         """Sum the attention output over the ranks. Shapes: (N, C) -> (N, C)."""
-        return self.ballot.collectives.sum(partial)
+        return self.collectives.sum(partial)
+
+    def point(self, layer: int) -> int:
+        """The number of the preemption point at this attention op."""
+        return point_number(self.step, layer, self.num_layers)
+
+    def reach(self, layer: int) -> None:
+        """Tell the engine how far this rank is."""
+        self.shared.reached[self.collectives.rank] = self.point(layer)
+
+    def at(self, name: PointName, layer: int) -> None:
+        """Wait here if the rank is to be held."""
+        self.policies.at_point(self.shared, self.collectives.rank, name, self.point(layer))
+
+    def cast_vote(self, layer: int) -> int:
+        """Read the target and make it this rank's vote."""
+        self.at("read", layer)
+        self.vote = self.policies.local_vote(self.shared.target, self.step, layer, self.num_layers)
+        self.at("agree", layer)
+        return self.vote
 
 
 class Vote(NoVote):
@@ -174,63 +145,52 @@ class Vote(NoVote):
 
     def leave(self, layer: int) -> bool:
         """Carry out the moves of the policy's generator."""
-        moves = self.ballot.policies.preemption_point(self.ballot.cast(layer))
+        moves = self.policies.preemption_point(self.cast_vote(layer))
         move = next(moves, None)
-        while move is not None:
-            if move[0] == "leave":
-                moves.close()
-                return True
-            agreed = self.ballot.collectives.max(move[1])
+        while move is not None and move[0] == "max":
             try:
-                move = moves.send(agreed)
+                move = moves.send(self.collectives.max(move[1]))
             except StopIteration:
                 return False
-        return False
+        return move is not None
 
 
+@dataclass(slots=True)
 class CarriedVote(NoVote):
     """The vote as one more number in the attention output that is summed anyway."""
 
-    def __init__(self, ballot: Ballot) -> None:
-        super().__init__(ballot)
-        self.vote = 0
-        self.agreed = False
+    agreed: bool = False
 
     def leave(self, layer: int) -> bool:
         """The votes of the layer below; this layer's vote goes with its own sum."""
-        self.vote = self.ballot.cast(layer)
+        self.cast_vote(layer)
         return self.agreed
 
     def add_up(self, partial: Tensor) -> Tensor:
         """Sum, with the vote behind the last channel."""
         vote = partial.new_tensor([self.vote])  # (1,)
-        total = self.ballot.collectives.sum(torch.cat([partial.flatten(), vote]))  # (N * C + 1,)
+        total = self.collectives.sum(torch.cat([partial.flatten(), vote]))  # (N * C + 1,)
         self.agreed = bool(total[-1] > 0)
         return total[:-1].view(partial.shape)
 
 
 class EpochStop(NoVote):
-    """The first rank to see the target names the next checkpoint; no rank can be past it yet.
+    """The first rank to see the target names the next point; no rank can be past it yet.
 
-    A rank reaches checkpoint e + 1 only through the sums of layer e, and those wait for every rank,
-    including the one that is at checkpoint e and has just written e + 1. Two ranks that write at
-    once write the same number. After the last layer, the named number belongs to no layer.
+    A rank reaches point e + 1 only through the sums of layer e, and those wait for every rank,
+    including the one that is at point e and has just written e + 1. Two ranks that write at once
+    write the same number. After the last layer, the named number belongs to no layer.
     """
 
     def leave(self, layer: int) -> bool:
-        """Whether a rank has named this checkpoint. If not, a rank that votes 1 names the next."""
-        ballot = self.ballot
-        here = checkpoint_number(ballot.step, layer, ballot.num_layers)
-        vote = ballot.cast(layer)
-        if ballot.shared.stop == here:
+        """Whether a rank has named this point. If not, a rank that votes 1 names the next."""
+        here = self.point(layer)
+        vote = self.cast_vote(layer)
+        if self.shared.stop == here:
             return True
         if vote:
-            ballot.shared.stop = here + 1
+            self.shared.stop = here + 1
         return False
 
 
-AGREEMENTS: dict[str, Callable[[Ballot], NoVote]] = {
-    "vote": Vote,
-    "carried": CarriedVote,
-    "epoch": EpochStop,
-}
+AGREEMENTS: dict[str, type[NoVote]] = {"vote": Vote, "carried": CarriedVote, "epoch": EpochStop}

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from nanogpt.preemption.scheduler_state import SchedulerState
-from nanogpt.request import Request
-from nanogpt.scheduler import Scheduler
 from nanogpt.slo.policy import SLEEP_BOUND, slept_enough
 
 Way: TypeAlias = Literal["stay_suspended", "resume", "abort"]
@@ -57,17 +55,3 @@ def resume_or_abort(
     if not urgent_waits or slept_enough(suspended_us, pass_us, bound):
         return "resume"
     return "abort" if memory_is_short else "stay_suspended"
-
-
-def has_room(scheduler: Scheduler, step: int, request: Request, asleep: Sequence[Request]) -> bool:
-    """Whether a request can run while a pass with the requests `asleep` is suspended.
-
-    A request that the suspended pass was to admit counts as running, although it is still queued.
-    """
-    scheduler.begin_step(step)  # ranks every request anew
-    if request.status != "waiting" or scheduler.select_victims():
-        return not scheduler.select_victims()
-    admissible, _ = scheduler.select_admissible()
-    holding = {*scheduler.running(), *asleep}
-    fits = not scheduler.kv.is_exceeded([*holding, request])
-    return request in admissible and fits and len(holding) < scheduler.config.max_batch_size

@@ -1,9 +1,9 @@
 """The monitor: a thread that watches the waiting requests while the engine waits for a pass to end.
 
-The engine publishes a frozen snapshot at the end of scheduling, by one assignment, and never waits.
-Requests that arrive during a pass come through an inbox, which the monitor reads too: the engine
-itself takes them in only between passes. To preempt a pass, the monitor writes its number into
-shared memory, once; the ranks do the rest.
+Its gate decides by the SLO policy of `nanogpt/slo/`. The engine publishes a frozen snapshot at the
+end of scheduling, by one assignment, and never waits. Requests that arrive during a pass come
+through an inbox, which the monitor reads too, since the engine takes them in only between passes.
+To preempt a pass, the monitor writes its number into shared memory, once; the ranks do the rest.
 
 Times are microseconds of the machine's monotonic clock.
 """
@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from nanogpt.preemption.agreement import BY_STEP, Signal
 from nanogpt.preemption.shared_state import SharedState
 from nanogpt.request import Request
+from nanogpt.slo.policy import MARGIN, Mode, by_urgency, done_in
+from nanogpt.slo.slo_policies import REFERENCE, SloPolicies
 from nanogpt.slo.slo_view import SloRequest
 
 POLL_S = 0.005
@@ -65,11 +66,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request, its SLO, and when it arrived on the engine's clock."""
+    """A request that has arrived, and its SLO."""
 
     request: Request
     slo: SloRequest
-    arrived_us: int
 
 
 class Inbox:
@@ -95,6 +95,9 @@ class Inbox:
         return taken
 
 
+See = Callable[[Snapshot, Iterable[Arrival]], Snapshot]
+
+
 def with_arrivals(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:
     """The snapshot, with the requests that arrived after it among the waiting ones."""
     known = {request.id for request in (*snapshot.waiting, *snapshot.running)}
@@ -102,27 +105,16 @@ def with_arrivals(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:
     return replace(snapshot, waiting=(*snapshot.waiting, *new))
 
 
-def go_on() -> None:
-    """Do nothing between deciding and writing."""
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorPolicies:
-    """The exchangeable functions of the monitor; `before_write` is a point to hold it at."""
-
-    see: Callable[[Snapshot, Iterable[Arrival]], Snapshot] = with_arrivals
-    before_write: Callable[[], None] = go_on
-
-
-MONITOR_POLICIES = MonitorPolicies()
-"""The reference."""
+def write_step(shared: SharedState, step: int) -> None:
+    """Ask for the preemption of pass `step`."""
+    shared.target = step
 
 
 class Monitor:
     """Looks every `poll_s` seconds, since slack shrinks with time, and at once when woken.
 
-    Mutable: the snapshot, the last decision. An error of the gate ends the thread; `publish`
-    raises it.
+    `see` and `write` are exchangeable. Mutable: the snapshot, the last decision. An error of the
+    gate ends the thread; `publish` raises it.
     """
 
     def __init__(
@@ -130,15 +122,15 @@ class Monitor:
         shared: SharedState,
         gate: Gate,
         inbox: Inbox,
-        signal: Signal = BY_STEP,
-        policies: MonitorPolicies = MONITOR_POLICIES,
+        see: See = with_arrivals,
+        write: Callable[[SharedState, int], None] = write_step,
         poll_s: float = POLL_S,
     ) -> None:
         self.shared = shared
         self.gate = gate
         self.inbox = inbox
-        self.signal = signal
-        self.policies = policies
+        self.see = see
+        self.write = write
         self.poll_s = poll_s
         self.decision: Decision | None = None
         self._snapshot: Snapshot | None = None
@@ -207,11 +199,54 @@ class Monitor:
         asked = self.decision.target.step if self.decision else None
         if snapshot is None or snapshot.step == asked:
             return
-        seen = self.policies.see(replace(snapshot, now_us=now_us()), self.inbox.look())
+        seen = self.see(replace(snapshot, now_us=now_us()), self.inbox.look())
         target = self.gate(seen)
         if target is None:
             return
-        self.policies.before_write()
         # The decision first: once the target is written, the pass may be over at any moment.
         self.decision = Decision(target, seen, time.perf_counter_ns())
-        self.signal.write(self.shared, target.step)
+        self.write(self.shared, target.step)
+
+
+# --- the gate by SLOs -----------------------------------------------------------------------------
+
+
+def with_progress(runner: SloRequest, elapsed_us: int, a: float) -> SloRequest:
+    """A running request after its pass has computed for `elapsed_us`: less is left to do."""
+    remaining = runner.total_tokens - runner.done_tokens
+    return replace(runner, done_tokens=runner.done_tokens + done_in(elapsed_us, remaining, a))
+
+
+def is_immune(runner: SloRequest) -> bool:
+    """Rule 1: a request is preempted at most once."""
+    return runner.num_preemptions > 0
+
+
+def slo_gate(
+    a: float,
+    c: float,
+    margin: float = MARGIN,
+    mode: Mode = "conservative",
+    policy: SloPolicies = REFERENCE,
+    *,
+    progress: Callable[[SloRequest, int, float], SloRequest] = with_progress,
+    immune: Callable[[SloRequest], bool] = is_immune,
+) -> Gate:
+    """The gate for passes predicted to take a * tokens + c microseconds.
+
+    A pass is preempted as a whole, so one immune request in it protects all of them. `progress`
+    and `immune` are exchangeable.
+    """
+
+    def gate(snapshot: Snapshot) -> Target | None:
+        now, elapsed_us = snapshot.now_us, snapshot.now_us - snapshot.started_us
+        waiting = by_urgency(policy.view(waiter, now, a, c) for waiter in snapshot.waiting)
+        if not waiting or any(map(immune, snapshot.running)):
+            return None
+        running = [
+            policy.view(progress(runner, elapsed_us, a), now, a, c) for runner in snapshot.running
+        ]
+        victim = policy.select_victim(waiting[0], running, margin, mode)
+        return None if victim is None else Target(snapshot.step, waiting[0].id)
+
+    return gate

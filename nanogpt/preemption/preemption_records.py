@@ -1,13 +1,8 @@
 """What a preemption was, as frozen plain data, for the vote board and the benchmark."""
 
-import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from nanogpt.preemption.monitor import Decision
 from nanogpt.preemption.rank_messages import CheckRecord
-from nanogpt.preemption.tensor_parallel import Preempted
 from nanogpt.trace import StepRecord, WaitRecord
 
 
@@ -32,67 +27,35 @@ class PreemptionRecord:
     resumed_ns: int | None
     checks: tuple[tuple[CheckRecord, ...], ...]
 
-    @property
-    def wasted_share(self) -> float:
-        """The share of the pass that was computed in vain, 0 to 1."""
-        return self.layer / self.num_layers if self.resumed_ns is None else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """As dicts, tuples, numbers and None."""
-        return dataclasses.asdict(self)
+class Preempted(Exception):
+    """The ranks left the pass, and nothing that it computed counts."""
 
-
-def preemption_record(
-    step: int,
-    preempted: Preempted,
-    num_layers: int,
-    decision: Decision | None,
-    begun_ns: int,
-    replied_ns: int,
-    resumed_ns: int | None,
-) -> PreemptionRecord:
-    """The record of one preemption, from the engine, the monitor and the ranks."""
-    asked = decision if decision and decision.target.step == preempted.step else None
-    return PreemptionRecord(
-        step=step,
-        pass_number=preempted.step,
-        layer=preempted.layer,
-        num_layers=num_layers,
-        waiter=asked.target.waiter if asked else None,
-        victims=tuple(row.request_id for row in preempted.rows if not row.is_decode),
-        begun_ns=begun_ns,
-        written_ns=asked.written_ns if asked else None,
-        replied_ns=replied_ns,
-        resumed_ns=resumed_ns,
-        checks=tuple(
-            reply.checks for reply in sorted(preempted.outcome.replies, key=lambda r: r.rank)
-        ),
-    )
+    def __init__(self, record: PreemptionRecord) -> None:
+        super().__init__(f"pass {record.pass_number} was left at layer {record.layer}")
+        self.record = record
 
 
 def aborted_step(
-    step: int,
+    record: PreemptionRecord,
     start_us: int,
     end_us: int,
     token_budget: int,
     kv_before: int,
     kv_after: int,
-    victims: Sequence[int],
-    layer: int,
-    waiter: int | None,
 ) -> StepRecord:
     """The record of a step whose pass was aborted: no work, and its prefills wait again."""
-    for_whom = "" if waiter is None else f", for request {waiter}"
-    reason = f"its pass was aborted at layer {layer}{for_whom}"
+    for_whom = "" if record.waiter is None else f", for request {record.waiter}"
+    reason = f"its pass was aborted at layer {record.layer}{for_whom}"
     return StepRecord(
-        step=step,
+        step=record.step,
         start_us=start_us,
         end_us=end_us,
         token_budget=token_budget,
         work=(),
-        waits=tuple(WaitRecord(victim, "waiting", reason) for victim in victims),
+        waits=tuple(WaitRecord(victim, "waiting", reason) for victim in record.victims),
         admitted=(),
-        preempted=tuple(victims),
+        preempted=record.victims,
         finished=(),
         forwards=(),
         kv_before=kv_before,

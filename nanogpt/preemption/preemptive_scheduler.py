@@ -1,31 +1,52 @@
-"""The scheduler of an engine whose passes can be preempted, and the slots that its ranks keep."""
+"""The scheduler of an engine whose passes can be preempted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
-from nanogpt.config import EngineConfig
-from nanogpt.kv_cache import KVCache
-from nanogpt.model import GPT
-from nanogpt.outputs import PrefixHit, Requeue
+from nanogpt.outputs import PrefixHit, Requeue, SchedulerOutput
 from nanogpt.planning import Candidates
-from nanogpt.policies import Policies
+from nanogpt.preemption.cleanup import admission_problem
+from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 
-
-class RanksKVCache(KVCache):
-    """The slots of ranks: they hold the K/V, and never read what did not count."""
-
-    def discard_written(self, request_id: int) -> None:
-        """Nothing to wipe."""
+RollbackStep: TypeAlias = Callable[[SchedulerState, Sequence[int], int | None], SchedulerState]
 
 
 class PreemptiveScheduler(Scheduler):
-    """A scheduler whose candidates go through `allowed` before they are planned."""
+    """Lets the request that a pass was left for run next, without other prefills.
 
-    def __init__(self, allowed: Callable[[Candidates], Candidates], *args: Any) -> None:
-        super().__init__(*args)
-        self._allowed = allowed
+    Mutable, beyond a scheduler's: `admit_next`, that request; `previous_step`, the requests of the
+    newest step; `suspended`, those of a suspended pass, during which only `admit_next` runs.
+    """
+
+    admit_next: int | None = None
+    previous_step: frozenset[int] = frozenset()
+    suspended: Sequence[Request] = ()
+
+    def schedule(self, step: int, now_us: int) -> SchedulerOutput:
+        """Decide what a step does, and record its requests. Raises: as a scheduler's does."""
+        scheduled = super().schedule(step, now_us)
+        problem = admission_problem(scheduled.admitted, self.previous_step)
+        assert problem is None, problem
+        self.previous_step = frozenset(row.request_id for row in scheduled.rows)
+        if self.admit_next in self.previous_step and not self.suspended:
+            self.admit_next = None
+        return scheduled
+
+    def select_admissible(
+        self, preempted: Sequence[Requeue] = ()
+    ) -> tuple[list[Request], str | None]:
+        """Choose only the request to admit next, while it waits.
+
+        A request that the suspended pass was to admit counts as running, although it still waits.
+        """
+        chosen = self._chosen()
+        if chosen is None or chosen.status != "waiting" or preempted:
+            return super().select_admissible(preempted)
+        running = [*dict.fromkeys([*self.running(), *self.suspended])]
+        reason = self._blocked(chosen, running, len(self.prefilling))
+        return ([], reason) if reason else ([chosen], None)
 
     def candidates(
         self,
@@ -33,16 +54,47 @@ class PreemptiveScheduler(Scheduler):
         admissible: Sequence[Request],
         hits: Mapping[int, PrefixHit],
     ) -> Candidates:
-        """What the plan may choose from, unless the engine wants fewer in this step."""
-        return self._allowed(super().candidates(preempted, admissible, hits))
+        """What the plan may choose from: of the prefills only the chosen one, if it is there."""
+        every = super().candidates(preempted, admissible, hits)
+        prefilling = tuple(each for each in every.prefilling if each[0] == self.admit_next)
+        waiting = tuple(each for each in every.waiting if each[0] == self.admit_next)
+        if self.suspended:
+            return Candidates((), prefilling, waiting)
+        return Candidates(every.decodes, prefilling, waiting) if prefilling or waiting else every
 
+    def has_room(self) -> bool:
+        """Whether the chosen request can run beside the suspended pass."""
+        chosen = self._chosen()
+        if chosen is None or self.select_victims():
+            return chosen is None
+        return chosen.status != "waiting" or self.select_admissible()[1] is None
 
-def slots_of_ranks(model: GPT, config: EngineConfig, policies: Policies) -> KVCache | None:
-    """A slot for each request; None where the settings want more, which the ranks refuse."""
-    if config.sliding_window is not None or config.block_size is not None:
-        return None
-    weight, num_slots = model.token_embedding.weight, config.max_batch_size
-    return RanksKVCache(
-        model.config, num_slots, model.config.context_len, weight.dtype, weight.device, policies,
-        num_lanes=num_slots,
-    )  # fmt: skip
+    def roll_back(
+        self, rollback_step: RollbackStep, aborted: Sequence[int], waiter: int | None
+    ) -> None:
+        """Undo an aborted pass: make the state what `rollback_step` returns."""
+        cache = self.kv.cache
+        before = SchedulerState(
+            waiting=tuple(request.id for request in self.waiting),
+            running=tuple(request.id for request in self.running()),
+            kv=frozenset(cache.holders()),
+            previous_step=self.previous_step,
+            admit_next=self.admit_next,
+        )
+        after = rollback_step(before, aborted, waiter)
+        for request_id in before.running:
+            if request_id not in after.running:
+                self.preempt(self.requeue(self.requests[request_id], "its pass was aborted"))
+        for request_id in before.kv - after.kv:
+            cache.free(request_id)
+        self.previous_step, self.admit_next = after.previous_step, after.admit_next
+
+    def abort(self, request: Request) -> None:
+        """Take out a request that will not be served any further, wherever it is."""
+        super().abort(request)
+        self.previous_step -= {request.id}
+        if self.admit_next == request.id:
+            self.admit_next = None
+
+    def _chosen(self) -> Request | None:
+        return None if self.admit_next is None else self.requests.get(self.admit_next)

@@ -2,48 +2,38 @@
 
 Never used in service: the race lab and the tests replace one function and run the rest as it is.
 
-    function of           the wrong one              what goes wrong
-    Signal              FLAG                       a flag does not say which step it means
-    RankPolicies        leave_alone                who has read the target leaves without a vote
-    RankPolicies        leave_first                who votes 1 leaves before the collective
-    RunnerPolicies      read_until_preempted       replies stay behind in their sockets
-    RunnerPolicies      believe_target             a target that no rank saw counts as a preemption
-    Preemption          keep_previous_step         the state still records an aborted step
-    MonitorPolicies     only_the_snapshot          arrivals in mid-pass are not seen
-    GatePolicies        without_progress           healthy runners look doomed
-    GatePolicies        nobody_is_immune           two requests preempt each other for ever
+    function of                the wrong one           what goes wrong
+    Monitor, RankPolicies      write_flag, flag_vote   a flag does not say which step it means
+    RankPolicies               leave_alone             a rank that has read the target just leaves
+    RankPolicies               leave_first             a rank that votes 1 skips the collective
+    Runner                     read_until_preempted    replies stay behind in their sockets
+    Runner                     believe_target          a target that no rank saw counts
+    Preemption                 keep_previous_step      the state still records an aborted step
+    Preemption                 only_the_snapshot       arrivals in mid-pass are not seen
+    slo_gate                   without_progress        healthy runners look doomed
+    slo_gate                   nobody_is_immune        two requests preempt each other for ever
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nanogpt.preemption.agreement import PreemptionPoint, Signal
+from nanogpt.preemption.agreement import PreemptionPoint
 from nanogpt.preemption.cleanup import rollback_step
 from nanogpt.preemption.monitor import Arrival, Snapshot
-from nanogpt.preemption.pass_outcome import Abandoned, NextReply, Outcome, judge
-from nanogpt.preemption.rank_messages import Done, Left, Reply
+from nanogpt.preemption.rank_messages import Abandoned, Done, Left, Outcome, Reply, judge
 from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.preemption.shared_state import NOTHING, SharedState
 from nanogpt.slo.slo_view import SloRequest
 
 
-def raise_flag(shared: SharedState, step: int) -> None:
-    """Ask for a preemption, without saying of what."""
+def write_flag(shared: SharedState, step: int) -> None:
+    """Ask for a preemption, without saying of what; the engine clears the flag after a step."""
     shared.target = 1
 
 
-def vote_if_flagged(target: int, step: int, layer: int, num_layers: int) -> int:
+def flag_vote(target: int, step: int, layers_done: int, num_layers: int) -> int:
     """Vote to leave whatever runs."""
     return int(target != NOTHING)
-
-
-def clear_flag(shared: SharedState) -> None:
-    """Take the flag down after a pass; a monitor that is late puts it up again."""
-    shared.target = NOTHING
-
-
-FLAG = Signal(raise_flag, vote_if_flagged, clear_flag)
-"""A boolean that is cleared after every step."""
 
 
 def leave_alone(vote: int) -> PreemptionPoint:
@@ -61,14 +51,14 @@ def leave_first(vote: int) -> PreemptionPoint:
         yield ("leave",)
 
 
-def read_until_preempted(next_reply: NextReply, num_ranks: int) -> list[Reply]:
+def read_until_preempted(replies: Iterable[Reply]) -> list[Reply]:
     """Stop reading at the first rank that left: what more could the others say?"""
-    replies: list[Reply] = []
-    while len(replies) < num_ranks:
-        replies.append(next_reply())
-        if isinstance(replies[-1], Left):
+    read: list[Reply] = []
+    for reply in replies:
+        read.append(reply)
+        if isinstance(reply, Left):
             break
-    return replies
+    return read
 
 
 def believe_target(replies: Sequence[Reply], step: int, target: int) -> Outcome:
@@ -76,11 +66,8 @@ def believe_target(replies: Sequence[Reply], step: int, target: int) -> Outcome:
     done = tuple(reply for reply in replies if isinstance(reply, Done))
     if target != step or len(done) < len(replies):
         return judge(replies, step, target)
-    left = tuple(
-        Left(each.rank, step, len(each.checks), False, each.checks, each.num_collectives)
-        for each in done
-    )
-    return Abandoned(step, left[0].layer, False, left)
+    left = tuple(Left(each.rank, step, len(each.checks), each.checks) for each in done)
+    return Abandoned(step, left[0].layer, left)
 
 
 def keep_previous_step(

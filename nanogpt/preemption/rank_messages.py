@@ -1,20 +1,23 @@
-"""Messages between the engine and its ranks: calls of a rank's methods, and frozen replies.
+"""Messages between the engine and its ranks, and what the replies to a pass mean together.
 
-An exception does not survive a process boundary, so a failure is a reply, too. Replies carry the
-step they mean.
+The engine calls methods of a rank. A failure is a reply too, since an exception does not survive a
+process boundary. Replies name the step that they answer.
 
 Shapes: R rows, V vocabulary.
 """
 
-import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-Method: TypeAlias = Literal["join", "load", "run", "resume", "drop"]
-"""The methods of `Rank` that the engine calls; all but "drop" are answered by a reply."""
+Method: TypeAlias = Literal["join", "load", "run", "resume"]
+"""The methods of `Rank` that the engine calls; each is answered by a reply."""
+
+
+class RanksFailed(RuntimeError):
+    """A rank crashed, hung or vanished; all ranks were ended, as none can go on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,6 @@ class Done:
     step: int
     logits: Tensor | None
     checks: tuple[CheckRecord, ...]
-    num_collectives: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,7 @@ class Left:
     rank: int
     step: int
     layer: int
-    suspended: bool
     checks: tuple[CheckRecord, ...]
-    num_collectives: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +68,68 @@ class Crashed:
     step: int
     layer: int
     error: str
-    in_collective: bool
+    in_collective: bool = False
 
 
 Reply: TypeAlias = Ready | Done | Left | Crashed
 
 
-def send(link: Connection, message: tuple[Method, tuple[Any, ...]] | Reply) -> None:
-    """Write one message. Raises: OSError when the other end is closed.
+# --- the outcome of a pass ------------------------------------------------------------------------
 
-    Pickled here, because `Connection.send` would share tensors as open files.
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Every rank has finished the pass. Shapes: logits (R, V)."""
+
+    step: int
+    logits: Tensor
+    replies: tuple[Done, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """Every rank has left the pass at the attention op of `layer`."""
+
+    step: int
+    layer: int
+    replies: tuple[Left, ...]
+
+
+Outcome: TypeAlias = Complete | Abandoned
+
+
+def judge(replies: Sequence[Reply], step: int, target: int) -> Outcome:
+    """Whether pass `step` is complete or was left.
+
+    Only the replies decide: the `target` may have been written after the last rank read it.
+    Raises: RanksFailed for a crash, naming every rank, and for replies that do not fit together.
     """
-    link.send_bytes(pickle.dumps(message))
+    done = tuple(reply for reply in replies if isinstance(reply, Done))
+    left = tuple(reply for reply in replies if isinstance(reply, Left))
+    late = next((reply for reply in (*done, *left) if reply.step != step), None)
+    if late is not None and len(done) + len(left) == len(replies):
+        raise RanksFailed(f"rank {late.rank} answered step {late.step}, not step {step}")
+    logits = next((reply.logits for reply in done if reply.logits is not None), None)
+    if len(done) == len(replies) and logits is not None:
+        return Complete(step, logits, done)
+    if left and len(left) == len(replies) and len({reply.layer for reply in left}) == 1:
+        return Abandoned(step, left[0].layer, left)
+    raise RanksFailed("; ".join(_in_words(reply) for reply in replies))
 
 
-def receive(link: Connection) -> Any:
-    """Wait for one message. Raises: EOFError or OSError when the other side is gone."""
-    return pickle.loads(link.recv_bytes())
+def _in_words(reply: Reply) -> str:
+    match reply:
+        case Crashed(in_collective=True):
+            why = reply.error.rpartition("] ")[2]  # behind the place in gloo's own source
+            what = f"waited in a collective for a rank that did not come ({why})"
+        case Crashed():
+            what = f"failed: {reply.error}"
+        case Left():
+            what = "left the pass"
+        case Done():
+            return f"rank {reply.rank} finished step {reply.step}"
+        case Ready():
+            return f"rank {reply.rank} is ready"
+    if reply.step < 0:
+        return f"rank {reply.rank} {what}"
+    return f"rank {reply.rank} at step {reply.step}, layer {reply.layer}: {what}"

@@ -1,25 +1,35 @@
-"""The engine's side of the ranks: starts them, orders passes, reads every reply, ends them.
+"""The engine's side of the ranks: starts them, calls them, reads every reply, ends them.
 
 Whatever goes wrong, a lost rank or Ctrl-C, ends the whole group: ranks that are out of step with
 each other or with the engine are useless, and no process, socket or file may be left over.
 """
 
-import tempfile
+import os
+import socket
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from nanogpt.child_process import ChildProcess, receive, send
 from nanogpt.model import GPT
-from nanogpt.preemption import rank_messages
-from nanogpt.preemption.agreement import AGREEMENTS, BY_STEP, RANK_POLICIES, RankPolicies
-from nanogpt.preemption.pass_outcome import RUNNER_POLICIES, Outcome, RanksFailed, RunnerPolicies
-from nanogpt.preemption.rank_messages import Crashed, Method, Ready
-from nanogpt.preemption.rank_processes import RankGroup, RankProcess, ReplyReader, reap, start_ranks
+from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, RankPolicies
+from nanogpt.preemption.rank_messages import (
+    Crashed,
+    Method,
+    Outcome,
+    RanksFailed,
+    Ready,
+    Reply,
+    judge,
+)
 from nanogpt.preemption.sharded_model import PassRow, check_num_ranks, shard_model
-from nanogpt.preemption.shared_state import SharedState
+from nanogpt.preemption.shared_state import SharedState, shared_file
 from nanogpt.validate import check_int
 
 _START_S = 120.0
@@ -31,18 +41,18 @@ _QUIET_S = 10.0
 On a busy machine, a rank's report that its peer did not come can be this late.
 """
 
+_LOOK_EVERY_S = 0.2
+
 
 class Runner:
     """A group of rank processes, and the passes they run. Use it in a `with`, or `close` it.
 
     `timeout_s` limits every collective. Mutable: `step`, the number of the newest pass;
-    `replied_ns`, when the last reply to it was read; `signal`, how the monitor asks its ranks to
-    leave.
+    `replied_ns`, when the last reply to it was read; `before_close`, functions to call before the
+    shared memory is released; and the exchangeable `read_replies` and `judge`.
     """
 
-    def __init__(
-        self, num_ranks: int, timeout_s: float = 20.0, policies: RunnerPolicies = RUNNER_POLICIES
-    ) -> None:
+    def __init__(self, num_ranks: int, timeout_s: float = 20.0) -> None:
         """Start the ranks and wait until they have met.
 
         Raises: ValueError for a number of ranks below 1; RanksFailed when one does not come up.
@@ -50,22 +60,19 @@ class Runner:
         check_int("the number of ranks", num_ranks, 1)
         self.num_ranks = num_ranks
         self.timeout_s = timeout_s
-        self.policies = policies
+        # A reply that is not read would be taken for the reply to the next pass.
+        self.read_replies: Callable[[Iterable[Reply]], list[Reply]] = list
+        self.judge = judge
         self.step = 0
         self.replied_ns = 0
-        self.signal = BY_STEP
         self._group = start_ranks(num_ranks)
+        self.before_close: list[Callable[[], None]] = []
         # Also for a runner that was not closed: a notebook cell that was run twice.
-        self._before_close: list[Callable[[], None]] = []
-        self._close = weakref.finalize(self, _end, self._group, self._before_close)
-        try:
+        self._close = weakref.finalize(self, _end, self._group, self.before_close)
+        with self._ended_on_error(), TemporaryDirectory(prefix="nanogpt-ranks-") as folder:
             self._expect_ready()
-            with tempfile.TemporaryDirectory(prefix="nanogpt-ranks-") as folder:
-                self._call_all("join", str(Path(folder) / "store"), timeout_s)
-                self._expect_ready()
-        except BaseException:
-            self.close()
-            raise
+            self._call_all("join", str(Path(folder) / "store"), timeout_s)
+            self._expect_ready()
 
     @property
     def shared(self) -> SharedState:
@@ -99,50 +106,28 @@ class Runner:
             raise ValueError(f"there is no agreement {agreement!r}; choose from {known}")
         check_num_ranks(self.num_ranks, model.config)
         self._check_open()
-        self.signal = policies.signal
-        try:
+        with self._ended_on_error():
             for rank in self._group.ranks:
                 shard = shard_model(model, rank.rank, self.num_ranks)
-                self._call(rank, "load", shard, num_slots, agreement, policies)
+                rank.call("load", shard, num_slots, agreement, policies)
             self._expect_ready()
-        except BaseException:
-            self.close()
-            raise
 
     def new_step(self) -> int:
         """A number for the next pass. Numbers only grow, so a late target hits no other pass."""
         self.step += 1
         return self.step
 
-    def run(
-        self, step: int, rows: Sequence[PassRow], *, vote: bool = False, suspend: bool = False
-    ) -> Outcome:
+    def run(self, step: int, rows: Sequence[PassRow], *, vote: bool = False) -> Outcome:
         """Run a pass to its end, or until all ranks leave it.
 
         With `vote`, ranks check at every attention op whether `shared.target` names the step.
-        With `suspend`, a pass that is left is kept for `resume`.
         Raises: RanksFailed when a rank is lost; the group is ended then.
         """
-        return self._pass("run", step, tuple(rows), vote, suspend)
+        return self._pass("run", step, tuple(rows), vote)
 
-    def resume(
-        self, step: int, suspended_step: int, *, vote: bool = False, suspend: bool = False
-    ) -> Outcome:
-        """Resume a suspended pass, as pass `step`. Raises: as `run` does."""
-        return self._pass("resume", step, suspended_step, vote, suspend)
-
-    def drop(self, suspended_step: int) -> None:
-        """Discard a suspended pass."""
-        self._check_open()
-        self._call_all("drop", suspended_step)
-
-    def before_close(self, stop: Callable[[], None]) -> None:
-        """Have `stop` called before the shared memory is released, to end another user of it."""
-        self._before_close.append(stop)
-
-    def not_before_close(self, stop: Callable[[], None]) -> None:
-        """Forget a `stop` that was given to `before_close`."""
-        self._before_close.remove(stop)
+    def resume(self, step: int) -> Outcome:
+        """Run the pass that was left last to its end, without a vote. Raises: as `run` does."""
+        return self._pass("resume", step)
 
     def close(self) -> None:
         """End every rank and release the shared memory. A second time does nothing."""
@@ -156,29 +141,26 @@ class Runner:
 
     def _pass(self, method: Method, step: int, *arguments: Any) -> Outcome:
         self._check_open()
-        try:
+        with self._ended_on_error():
             self._call_all(method, step, *arguments)
-            next_reply = ReplyReader(self._group, self.timeout_s + _QUIET_S)
-            replies = self.policies.read_replies(next_reply, self.num_ranks)
+            replies = self.read_replies(replies_of(self._group, self.timeout_s + _QUIET_S))
             self.replied_ns = time.perf_counter_ns()
-            outcome = self.policies.judge(replies, step, self.shared.target)
-            self.signal.after_pass(self.shared)
-            return outcome
+            return self.judge(replies, step, self.shared.target)
+
+    @contextmanager
+    def _ended_on_error(self) -> Generator[None]:
+        try:
+            yield
         except BaseException:
             self.close()
             raise
 
     def _call_all(self, method: Method, *arguments: Any) -> None:
         for rank in self._group.ranks:
-            self._call(rank, method, *arguments)
-
-    def _call(self, rank: RankProcess, method: Method, *arguments: Any) -> None:
-        with suppress(OSError):  # it is gone; reading its reply will say so, and how
-            rank_messages.send(rank.link, (method, arguments))
+            rank.call(method, *arguments)
 
     def _expect_ready(self) -> None:
-        next_reply = ReplyReader(self._group, _START_S)
-        replies = [next_reply() for _ in range(self.num_ranks)]
+        replies = list(replies_of(self._group, _START_S))
         problems = [
             f"rank {reply.rank} did not come up: {reply.error}"
             for reply in replies
@@ -192,6 +174,67 @@ class Runner:
             raise RanksFailed("the ranks have been ended; start a new runner")
 
 
+# --- the processes --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RankProcess:
+    """One rank: its process, and the connection to it."""
+
+    rank: int
+    child: ChildProcess
+    link: "Connection[Any, Any]"
+
+    def call(self, method: Method, *arguments: Any) -> None:
+        """Have the rank run one of its methods."""
+        with suppress(OSError):  # the rank is gone; reading its reply will say so, and how
+            send(self.link, (method, arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class RankGroup:
+    """All ranks and the memory that the engine shares with them."""
+
+    ranks: tuple[RankProcess, ...]
+    shared: SharedState
+
+
+def start_ranks(num_ranks: int) -> RankGroup:
+    """Start the processes; they take a second or two until they are ready.
+
+    Raises: OSError where processes cannot be started so, as on Windows.
+    """
+    if os.name != "posix":
+        raise OSError("tensor-parallel ranks need a POSIX system: Linux or macOS")
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": loopback}
+    ranks: list[RankProcess] = []
+    with shared_file(num_ranks) as file:
+        shared, shared_fd = SharedState(file.fileno(), num_ranks), file.fileno()
+        shared.clear()
+        try:
+            for rank in range(num_ranks):
+                child = ChildProcess.start(
+                    "nanogpt.preemption.rank", rank, num_ranks, shared_fd,
+                    environment=environment, pass_fds=[shared_fd],
+                )  # fmt: skip
+                ranks.append(RankProcess(rank, child, Connection(child.link.detach())))
+        except BaseException:
+            reap(RankGroup(tuple(ranks), shared))
+            raise
+    return RankGroup(tuple(ranks), shared)
+
+
+def reap(group: RankGroup) -> None:
+    """Kill every rank and unmap the memory. A rank has nothing to save, and may be stuck."""
+    for rank in group.ranks:
+        rank.link.close()
+        rank.child.kill()
+    for rank in group.ranks:
+        rank.child.reap()
+    group.shared.close()
+
+
 def _end(group: RankGroup, before: Sequence[Callable[[], None]]) -> None:
     """Release everything, even if a part of it fails to close."""
     try:
@@ -199,3 +242,29 @@ def _end(group: RankGroup, before: Sequence[Callable[[], None]]) -> None:
             stop()
     finally:
         reap(group)
+
+
+def replies_of(group: RankGroup, patience_s: float) -> Iterator[Reply]:
+    """Yield one reply of each rank, as they come in.
+
+    A rank whose process is gone, or that is silent while no rank makes progress for `patience_s`
+    seconds, counts as crashed.
+    """
+    silent = {rank.link: rank for rank in group.ranks}
+    progress, progress_s = list(group.shared.reached), time.monotonic()
+    while silent:
+        heard = wait(silent, _LOOK_EVERY_S)
+        yield from [_reply_of(silent.pop(link)) for link in list(silent) if link in heard]
+        reached = list(group.shared.reached)
+        if heard or reached != progress:
+            progress, progress_s = reached, time.monotonic()
+        elif time.monotonic() > progress_s + patience_s:
+            _, rank = silent.popitem()
+            yield Crashed(rank.rank, -1, -1, f"no sign of life for {patience_s:g} s")
+
+
+def _reply_of(rank: RankProcess) -> Reply:
+    try:
+        return receive(rank.link)
+    except (EOFError, OSError):
+        return Crashed(rank.rank, -1, -1, f"its process {rank.child.how_it_ended()}")

@@ -68,16 +68,10 @@ class LayerShard:
 class Shard:
     """What one rank holds. Shapes: token_embedding (V, C), position_embedding (S, C), ln_f (C,)."""
 
-    config: ModelConfig
-    num_heads: int
     token_embedding: Tensor
     position_embedding: Tensor
     layers: tuple[LayerShard, ...]
     ln_f: Tensor
-
-    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Shapes: (N,), (N,) -> (N, C)."""
-        return self.token_embedding[tokens] + self.position_embedding[positions]
 
     def logits(self, x: Tensor) -> Tensor:
         """Shapes: x (R, C), straight from the last layer -> (R, V)."""
@@ -95,32 +89,29 @@ def check_num_ranks(num_ranks: int, config: ModelConfig) -> None:
 
 def shard_model(model: GPT, rank: int, num_ranks: int) -> Shard:
     """Copy one rank's share of a whole model. Raises: as `check_num_ranks` does."""
-    config = model.config
-    check_num_ranks(num_ranks, config)
-    weights = model.state_dict()
-    heads = config.num_heads // num_ranks
-    mine = slice(rank * heads, (rank + 1) * heads)
+    check_num_ranks(num_ranks, model.config)
+    weights = {name.removesuffix(".weight"): each for name, each in model.state_dict().items()}
 
-    def layer(index: int) -> LayerShard:
-        def weight(name: str) -> Tensor:
-            return weights[f"blocks.{index}.{name}.weight"]
+    def whole(name: str) -> Tensor:
+        return weights[name].clone()  # a pickled view would carry the whole tensor along
 
-        qkv = weight("qkv").unflatten(0, (3, config.num_heads, config.head_size))  # (3, H, D, C)
-        proj = weight("proj").unflatten(1, (config.num_heads, config.head_size))  # (C, H, D)
-        up, down = weight("up").chunk(num_ranks, 0)[rank], weight("down").chunk(num_ranks, 1)[rank]
-        # Cloned: a pickled view would carry the whole tensor along.
+    def share(name: str, dim: int) -> Tensor:
+        return weights[name].chunk(num_ranks, dim)[rank].clone()
+
+    def layer(block: str) -> LayerShard:
+        # Queries, keys and values are split one by one: (3, H, D, C).
+        size = (3, model.config.num_heads, model.config.head_size)
+        qkv = weights[block + "qkv"].unflatten(0, size).chunk(num_ranks, 1)[rank].clone()
         return LayerShard(
-            weight("ln_1").clone(), qkv[:, mine].clone(), proj[:, mine].flatten(1).clone(),
-            weight("ln_2").clone(), up.clone(), down.clone(),
+            whole(block + "ln_1"), qkv, share(block + "proj", 1),
+            whole(block + "ln_2"), share(block + "up", 0), share(block + "down", 1),
         )  # fmt: skip
 
     return Shard(
-        config=config,
-        num_heads=heads,
-        token_embedding=weights["token_embedding.weight"].clone(),
-        position_embedding=weights["position_embedding.weight"].clone(),
-        layers=tuple(layer(index) for index in range(config.num_layers)),
-        ln_f=weights["ln_f.weight"].clone(),
+        whole("token_embedding"),
+        whole("position_embedding"),
+        tuple(layer(f"blocks.{index}.") for index in range(model.config.num_layers)),
+        whole("ln_f"),
     )
 
 
@@ -138,73 +129,59 @@ class PassRow:
     mask: Tensor
 
 
-class RankStorage:
-    """K and V of this rank's heads, by slot and position.
+def empty_kv(shard: Shard, num_slots: int) -> Tensor:
+    """K and V of this rank's heads, by slot and position: (2, L, P, h, S, D).
 
-    Nothing is wiped: a row reads its slot only up to its own last token, and all of that was
+    Nothing is wiped later: a row reads its slot only up to its own last token, and all of that was
     written by the row or by committed steps.
     """
-
-    def __init__(self, shard: Shard, num_slots: int) -> None:
-        config = shard.config
-        shape = (
-            2, config.num_layers, num_slots, shard.num_heads, config.context_len, config.head_size
-        )  # fmt: skip
-        storage = zeros_on_demand(shape, shard.ln_f.dtype)
-        self.k, self.v = storage.unbind(0)  # (L, P, h, S, D) each
+    _, num_heads, head_size, _ = shard.layers[0].qkv.shape
+    max_model_len = len(shard.position_embedding)
+    shape = (2, len(shard.layers), num_slots, num_heads, max_model_len, head_size)
+    return zeros_on_demand(shape, shard.ln_f.dtype)
 
 
-class RowAttention:
-    """Attention of one pass over the storage, row by row."""
+def attend(kv: Tensor, rows: Sequence[PassRow], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Write one layer's K/V and attend, row by row.
 
-    def __init__(self, storage: RankStorage, rows: Sequence[PassRow]) -> None:
-        self.storage = storage
-        self.rows = rows
-        dtype = storage.k.dtype
-        self.biases = [
-            torch.zeros(row.mask.shape, dtype=dtype).masked_fill_(~row.mask, float("-inf"))
-            for row in rows
-        ]  # (N, S) each
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (N, h, D) -> (N, h, D)."""
-        out = torch.empty_like(q)  # (N, h, D)
-        start = 0
-        for row, bias in zip(self.rows, self.biases, strict=True):
-            end = start + len(row.tokens)
-            context = row.context_len + len(row.tokens)
-            keys = self.storage.k[layer, row.slot, :, :context]  # (h, S, D)
-            values = self.storage.v[layer, row.slot, :, :context]
-            keys[:, row.context_len :] = k[start:end].transpose(0, 1)
-            values[:, row.context_len :] = v[start:end].transpose(0, 1)
-            queries = q[start:end].transpose(0, 1)  # (h, n, D)
-            mixed = F.scaled_dot_product_attention(
-                queries[None], keys[None], values[None], attn_mask=bias
-            )  # (1, h, n, D)
-            out[start:end] = mixed[0].transpose(0, 1)
-            start = end
-        return out
+    Shapes: kv (2, P, h, S, D); q, k, v (N, h, D) -> (N, h, D).
+    """
+    out = torch.empty_like(q)  # (N, h, D)
+    start = 0
+    for row in rows:
+        end = start + len(row.tokens)
+        context = row.context_len + len(row.tokens)
+        keys, values = kv[:, row.slot, :, :context]  # (h, S, D) each
+        keys[:, row.context_len :] = k[start:end].transpose(0, 1)
+        values[:, row.context_len :] = v[start:end].transpose(0, 1)
+        queries = q[start:end].transpose(0, 1)  # (h, n, D)
+        mixed = F.scaled_dot_product_attention(
+            queries[None], keys[None], values[None], attn_mask=row.mask
+        )  # (1, h, n, D)
+        out[start:end] = mixed[0].transpose(0, 1)
+        start = end
+    return out
 
 
 def forward_pass(
     shard: Shard,
-    storage: RankStorage,
+    kv: Tensor,
     rows: Sequence[PassRow],
     reduce_attention: Reduce,
     reduce_mlp: Reduce,
 ) -> Generator[int, None, Tensor]:
     """Yield each layer's number at its attention op; return the rows' hidden states (R, C).
 
-    The sum of the attention output is an argument of its own: it may carry a vote.
+    The sum of the attention output is an argument of its own, since it may carry a vote.
+    Shapes: kv (2, L, P, h, S, D).
     """
-    attend = RowAttention(storage, rows)
     tokens = torch.tensor([token for row in rows for token in row.tokens])  # (N,)
     positions = torch.tensor([position for row in rows for position in row.positions])  # (N,)
-    x = shard.embed(tokens, positions)  # (N, C)
+    x = shard.token_embedding[tokens] + shard.position_embedding[positions]  # (N, C)
     for layer, weights in enumerate(shard.layers):
         q, k, v = weights.queries_keys_values(x)  # (N, h, D) each
         yield layer
-        x = x + reduce_attention(weights.project(attend(layer, q, k, v)))  # (N, C)
+        x = x + reduce_attention(weights.project(attend(kv[:, layer], rows, q, k, v)))  # (N, C)
         x = x + reduce_mlp(weights.mlp(x))  # (N, C)
     ends = torch.tensor([len(row.tokens) for row in rows]).cumsum(0)  # (R,)
     return x[ends - 1]  # (R, C)

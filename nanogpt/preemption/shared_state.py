@@ -1,15 +1,15 @@
 """The memory that the engine and its ranks share: a few integers, each on a cache line of its own.
 
     line 0      target: the step that the monitor wants preempted, NOTHING if none
-    line 1      stop: the checkpoint at which all ranks leave, for the agreement without a vote
-    then, for each rank: the checkpoint it reached last · where it is to be held · where it is held
+    line 1      stop: the preemption point at which all ranks leave, for "epoch"
+    then, for each rank: the point it reached last · where it is to be held · where it is held
 
 Each value has one kind of writer, and an aligned 64-bit integer is written whole, so no lock is
 needed that a dead process could keep. The memory has no name: it is freed with the last process
 that maps it, however that process ended.
 
-Ranks can be held at named points, to make a race happen in a chosen order: a rank calls `at_point`
-before it reads the target, before it agrees, and before it replies. In service that is `pass_by`.
+Ranks can be held, to make a race happen in a chosen order: a rank calls `at_point` before it reads
+the target, before it agrees, and before it replies. In service `at_point` is `pass_by`.
 """
 
 import mmap
@@ -17,12 +17,11 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, Literal, TypeAlias
 
 LINE_BYTES = 64
 NOTHING = -1
-"""No target, no stop, no hold: no step and no checkpoint has this number."""
+"""No target, no stop, no hold: no step and no preemption point has this number."""
 LONGEST_HOLD_S = 30.0
 """After this time a held rank goes on: the process that held it may be gone."""
 _LOOK_EVERY_S = 0.0005
@@ -31,8 +30,8 @@ PointName: TypeAlias = Literal["read", "agree", "reply"]
 _POINT_NAMES = ("read", "agree", "reply")
 
 
-def checkpoint_number(step: int, layer: int, num_layers: int) -> int:
-    """The attention op of `layer` in pass `step`, as one growing number.
+def point_number(step: int, layer: int, num_layers: int) -> int:
+    """The preemption point at the attention op of `layer` in pass `step`, as one growing number.
 
     One number between two passes is left over for what follows the last layer.
     """
@@ -61,12 +60,12 @@ class SharedState:
 
     @property
     def stop(self) -> int:
-        """The checkpoint at which every rank leaves, or NOTHING."""
+        """The preemption point at which every rank leaves, or NOTHING."""
         return self._words[1]
 
     @stop.setter
-    def stop(self, preemption_point: int) -> None:
-        self._words[1] = preemption_point
+    def stop(self, point: int) -> None:
+        self._words[1] = point
 
     def clear(self) -> None:
         """Set everything to NOTHING."""
@@ -96,28 +95,17 @@ def shared_file(num_ranks: int) -> Generator[IO[bytes]]:
 # --- holding a rank -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a rank is: at the point `name` of the attention op with this checkpoint number."""
-
-    shared: SharedState
-    rank: int
-    name: PointName
-    preemption_point: int
+def _moment(name: PointName, point: int) -> int:
+    return point * len(_POINT_NAMES) + _POINT_NAMES.index(name)
 
 
-def _point_number(name: PointName, preemption_point: int) -> int:
-    return preemption_point * len(_POINT_NAMES) + _POINT_NAMES.index(name)
-
-
-def pass_by(place: Place) -> None:
+def pass_by(shared: SharedState, rank: int, name: PointName, point: int) -> None:
     """Do nothing."""
 
 
-def wait_if_held(place: Place) -> None:
-    """Wait while this is the point at which the rank is to be held."""
-    here = _point_number(place.name, place.preemption_point)
-    shared, rank = place.shared, place.rank
+def wait_if_held(shared: SharedState, rank: int, name: PointName, point: int) -> None:
+    """Wait while the rank is to be held here."""
+    here = _moment(name, point)
     if shared.hold[rank] != here:
         return
     shared.held[rank] = here
@@ -127,14 +115,14 @@ def wait_if_held(place: Place) -> None:
     shared.held[rank] = NOTHING
 
 
-def hold(shared: SharedState, rank: int, name: PointName, preemption_point: int) -> None:
+def hold(shared: SharedState, rank: int, name: PointName, point: int) -> None:
     """Hold the rank at a point that it has not reached yet."""
-    shared.hold[rank] = _point_number(name, preemption_point)
+    shared.hold[rank] = _moment(name, point)
 
 
-def wait_until_held(shared: SharedState, rank: int, timeout_s: float = LONGEST_HOLD_S) -> None:
+def wait_until_held(shared: SharedState, rank: int) -> None:
     """Return once the rank is held. Raises: TimeoutError when it does not come."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + LONGEST_HOLD_S
     while shared.held[rank] == NOTHING:
         if time.monotonic() > deadline:
             raise TimeoutError(f"rank {rank} did not come to the point at which to hold it")

@@ -1,14 +1,14 @@
-"""The executor whose forward passes run on tensor-parallel ranks and can be preempted.
+"""The executor whose forward passes run on tensor-parallel ranks.
 
-It looks like every other executor to the engine, but for one thing: a pass may come back as
-`Preempted`. The engine's cache then only counts; the K/V itself lies with the ranks, slot by slot.
+The engine's cache only counts; the K/V itself lies with the ranks, slot by slot.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 
+from nanogpt.config import EngineConfig
 from nanogpt.executors.base import forward_record, row_mask
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
@@ -16,62 +16,16 @@ from nanogpt.model import GPT
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.policies import Policies
 from nanogpt.preemption.agreement import RANK_POLICIES, RankPolicies
-from nanogpt.preemption.pass_outcome import Abandoned, Complete
+from nanogpt.preemption.rank_messages import Complete
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
 
-PassMode: TypeAlias = Literal["plain", "abort", "suspend"]
-"""Whether ranks look at the target at all, and what becomes of a pass that they leave."""
-
-WayBack: TypeAlias = Literal["resume", "abort"]
-"""What becomes of a suspended pass in the end."""
-
-
-class Preempted(Exception):
-    """The ranks left the pass: nothing that it computed counts, or it sleeps if `suspended`."""
-
-    def __init__(self, outcome: Abandoned, rows: Sequence[Row]) -> None:
-        super().__init__(f"pass {outcome.step} was left at layer {outcome.layer}")
-        self.outcome = outcome
-        self.step = outcome.step
-        self.layer = outcome.layer
-        self.suspended = outcome.suspended
-        self.rows = tuple(rows)
-
-
-class Watch(Protocol):
-    """Who is told of every pass, at the end of scheduling, and says whether it may be preempted."""
-
-    def begin_pass(self, step: int, rows: Sequence[Row]) -> PassMode:
-        """A pass is about to run."""
-        ...
-
-    def end_pass(self) -> None:
-        """No pass is running any more, however it ended."""
-        ...
-
-    def while_suspended(self, preempted: Preempted) -> WayBack:
-        """The pass sleeps: do what it was suspended for, then say what becomes of it."""
-        ...
-
-
-class Unwatched:
-    """Nothing is told, and no pass can be preempted."""
-
-    def begin_pass(self, step: int, rows: Sequence[Row]) -> PassMode:
-        """Run it plainly: without a vote."""
-        return "plain"
-
-    def end_pass(self) -> None:
-        """Nothing to do."""
-
-    def while_suspended(self, preempted: Preempted) -> WayBack:
-        """It was not asked for."""
-        return "resume"
+RunPass: TypeAlias = Callable[[Sequence[Row], Sequence[PassRow]], Complete]
+"""Run one pass to its end, given its rows as the engine and as the ranks know them."""
 
 
 class TensorParallelExecutor:
-    """Runs rows on the ranks of a runner. Mutable: `watch`, which is told of every pass."""
+    """Runs rows on the ranks of a runner. Mutable: `run_pass`, by default a pass without a vote."""
 
     verifies_drafts = False
     reads_cache = False  # each rank has its own
@@ -81,45 +35,22 @@ class TensorParallelExecutor:
         self.cache = cache
         self.policies = policies
         self.name = f"tensor parallel, {runner.num_ranks} ranks"
-        self.watch: Watch = Unwatched()
+        self.run_pass: RunPass = self._run_without_vote
 
     def execute(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`.
 
-        A suspended pass sleeps inside this call: the watch may run others meanwhile, and it then
-        goes on to its end. Raises: Preempted when the pass was aborted; RanksFailed when a rank is
-        lost.
+        Raises: RanksFailed when a rank is lost, and as `run_pass` does.
         """
         if not rows:
             return ModelOutput(torch.empty(0, 0), ())
-        step = self.runner.new_step()
-        mode = self.watch.begin_pass(step, rows)
-        try:
-            outcome = self.runner.run(
-                step, self._pass_rows(rows), vote=mode != "plain", suspend=mode == "suspend"
-            )
-        finally:
-            self.watch.end_pass()
-        if isinstance(outcome, Abandoned):
-            outcome = self._way_back(Preempted(outcome, rows))
+        outcome = self.run_pass(rows, self._pass_rows(rows))
         num_tokens = sum(len(row.input_ids) for row in rows)
         return ModelOutput(outcome.logits, (forward_record(rows, self.cache, num_tokens),))
 
-    def _way_back(self, preempted: Preempted) -> Complete:
-        """See a suspended pass to its end. Raises: Preempted for an aborted one."""
-        if not preempted.suspended:
-            raise preempted
-        way: WayBack = "abort"
-        try:
-            way = self.watch.while_suspended(preempted)
-        finally:
-            if way == "abort" and self.runner.is_open:
-                self.runner.drop(preempted.step)
-        if way == "abort":
-            raise preempted
-        # Without a vote: what has slept once is not put to sleep again.
-        outcome = self.runner.resume(self.runner.new_step(), preempted.step)
-        assert isinstance(outcome, Complete), "it was not asked to leave"
+    def _run_without_vote(self, rows: Sequence[Row], pass_rows: Sequence[PassRow]) -> Complete:
+        outcome = self.runner.run(self.runner.new_step(), pass_rows)
+        assert isinstance(outcome, Complete), "no rank leaves a pass without a vote"
         return outcome
 
     def _pass_rows(self, rows: Sequence[Row]) -> list[PassRow]:
@@ -154,3 +85,21 @@ def tensor_parallel(
         return TensorParallelExecutor(runner, cache, policies)
 
     return make
+
+
+class RanksKVCache(KVCache):
+    """The slots of ranks, which hold the K/V and never read what did not count."""
+
+    def discard_written(self, request_id: int) -> None:
+        """Nothing to wipe."""
+
+
+def slots_of_ranks(model: GPT, config: EngineConfig, policies: Policies) -> KVCache | None:
+    """A slot for each request; None where the settings want more, which the ranks refuse."""
+    if config.sliding_window is not None or config.block_size is not None:
+        return None
+    weight, num_slots = model.token_embedding.weight, config.max_batch_size
+    return RanksKVCache(
+        model.config, num_slots, model.config.max_model_len, weight.dtype, weight.device, policies,
+        num_lanes=num_slots,
+    )  # fmt: skip

@@ -1,7 +1,7 @@
 """An HTTP server over one engine, as the OpenAI API has it: many clients, one engine.
 
     engine_thread             the engine's thread and its commands: read this first
-    continuation              one request's text, on its way to its client
+    served_request, continuation   one request, and its text on its way to its client
     server_policies, server_views   whom to admit, what to stream, whom to remove
     admission                 the known requests, the throughput, and deadlines
     openai_bodies, openai_api       clients' bodies, as requests to the engine

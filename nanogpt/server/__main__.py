@@ -33,11 +33,9 @@ def main(argv: Sequence[str]) -> int:
             model_name=options.model_name,
             api_key=os.environ.get(KEY),
             max_requests=options.max_requests,
-            max_prompt_tokens=options.max_prompt_tokens,
             max_body_bytes=options.max_body_kib * 1024,
             stream_interval_ms=options.stream_interval_ms,
             shutdown_s=options.shutdown_s,
-            keep_alive_s=options.keep_alive_s,
         )
         engine, tokenizer = _engine(options, deadlines)
     except ValueError as error:
@@ -110,14 +108,11 @@ def _parser() -> argparse.ArgumentParser:
         "same beginning share blocks")  # fmt: skip
     add("--max-requests", type=int, default=usual.max_requests, help="requests that may be "
         "unfinished at once; one more is answered by 429")  # fmt: skip
-    add("--max-prompt-tokens", type=int, help="of a prompt; None is the context")
     add("--max-body-kib", type=int, default=usual.max_body_bytes // 1024, help="of a request")
     add("--stream-interval-ms", type=int, default=usual.stream_interval_ms, help="least time "
         "between two events of a stream; 0 sends an event for each step")  # fmt: skip
     add("--shutdown-s", type=int, default=usual.shutdown_s, help="seconds for unfinished requests "
         "after SIGTERM")  # fmt: skip
-    add("--keep-alive-s", type=int, default=usual.keep_alive_s, help="seconds until an idle "
-        "connection is closed")  # fmt: skip
     return parser
 
 

@@ -18,15 +18,6 @@ PATIENCE_S = 10.0
 _DECAY = 0.95  # of an older step's weight in the throughput: about the last 20 steps count
 
 
-class RefusedError(Exception):
-    """A request that is not admitted: an HTTP status, and after how many seconds to retry."""
-
-    def __init__(self, status: int, retry_after_s: int | None) -> None:
-        super().__init__(f"refused with {status}")
-        self.status = status
-        self.retry_after_s = retry_after_s
-
-
 class ThroughputEma:
     """Tokens per second of computing, an exponential moving average over steps. Mutable."""
 
@@ -111,7 +102,7 @@ class AdmissionControl:
 
 def most_positions(engine: Engine) -> int:
     """The largest number of K/V positions that a single request can have."""
-    context, config = engine.model.config.context_len, engine.config
+    context, config = engine.model.config.max_model_len, engine.config
     if config.max_kv_tokens is None or config.sliding_window is not None:
         return context
     beyond_blocks = config.max_kv_tokens % (config.block_size or 1)
@@ -120,8 +111,8 @@ def most_positions(engine: Engine) -> int:
 
 def admission_limits(engine: Engine, settings: ServerSettings) -> AdmissionLimits:
     """The limits on a request, from an engine and its server's settings."""
-    most_prompt = settings.max_prompt_tokens or engine.model.config.context_len
-    return AdmissionLimits(settings.max_requests, most_prompt, most_positions(engine), MOST_RETRY_S)
+    context = engine.model.config.max_model_len
+    return AdmissionLimits(settings.max_requests, context, most_positions(engine), MOST_RETRY_S)
 
 
 class Deadlines:

@@ -1,6 +1,6 @@
 """The answer to a client: one JSON object, or server-sent events while the text comes.
 
-When the client leaves, its requests are cancelled.
+When the client leaves, its requests are aborted.
 Source: the API reference of OpenAI, the completion object and the chat completion chunk.
 """
 
@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,34 +29,32 @@ _STREAM_HEADERS = [
 ]
 
 
+@dataclass(slots=True)
 class Answer:
     """The answer to one call, as an ASGI application. Its requests have been submitted."""
 
-    def __init__(
-        self,
-        thread: EngineThread,
-        scorer: Scorer,
-        streams: Sequence[TokenStream],
-        call: Call,
-        model_name: str,
-    ) -> None:
-        self.thread = thread
-        self.scorer = scorer
-        self.streams = streams
-        self.call = call
-        kind = "chat.completion" if call.is_chat else "text_completion"
-        chunk = "chat.completion.chunk" if call.is_chat else kind
-        prefix = "chatcmpl" if call.is_chat else "cmpl"
-        self._has_left = False
-        self._head: dict[str, Any] = {
-            "id": f"{prefix}-{streams[0].request_id}-{secrets.token_hex(6)}",
-            "object": chunk if call.streams else kind,
+    thread: EngineThread
+    scorer: Scorer
+    streams: Sequence[TokenStream]
+    call: Call
+    model_name: str
+    _has_left: bool = False
+    _head: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind, prefix = "text_completion", "cmpl"
+        if self.call.is_chat:
+            chunk = ".chunk" if self.call.streams else ""
+            kind, prefix = f"chat.completion{chunk}", "chatcmpl"
+        self._head = {
+            "id": f"{prefix}-{self.streams[0].request_id}-{secrets.token_hex(6)}",
+            "object": kind,
             "created": int(time.time()),
-            "model": model_name,
+            "model": self.model_name,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer; however this ends, its requests are cancelled."""
+        """Send the answer; however this ends, its unfinished requests are aborted."""
         watching = asyncio.create_task(self._watch(receive))
         try:
             for stream in self.streams:
@@ -71,7 +70,7 @@ class Answer:
             self._let_go()
 
     async def _watch(self, receive: Receive) -> None:
-        """Cancel the requests when their client has left."""
+        """Abort the requests when their client has left."""
         while (await receive())["type"] != "http.disconnect":
             pass
         self._has_left = True
@@ -79,7 +78,7 @@ class Answer:
 
     def _let_go(self) -> None:
         for stream in self.streams:
-            self.thread.cancel(stream)
+            self.thread.abort(stream)
 
     def _lost(self) -> End | None:
         """The end of the first request that has ended without an answer."""
@@ -88,12 +87,7 @@ class Answer:
 
     async def _whole(self) -> Response:
         """The answer in one piece."""
-        texts: list[str] = []
-        for stream in self.streams:
-            text = ""
-            while stream.end is None:
-                text += await stream.read()
-            texts.append(text + await stream.read())
+        texts = ["".join([text async for text in stream.pieces()]) for stream in self.streams]
         if (lost := self._lost()) is not None:
             return self._error(lost).response()
         choices = [await self._finished(index, text) for index, text in enumerate(texts)]
@@ -129,20 +123,13 @@ class Answer:
     async def _send_text(self, send: Send, index: int) -> None:
         """The events of one text, to its end."""
         stream = self.streams[index]
-        while stream.end is None:
-            await self._send(send, self._text_event(index, await stream.read()))
-        data = self._text_event(index, await stream.read())
-        if stream.end.reason in ("stop", "length"):
+        async for text in stream.pieces():
+            if self.call.keeps_text:
+                said = {"delta": {"content": text}} if self.call.is_chat else {"text": text}
+                await self._send(send, self._event(index, said))
+        if stream.end and stream.end.reason in ("stop", "length"):
             said = {"delta": {}} if self.call.is_chat else {"text": ""}
-            data += self._event(index, said, stream.end)
-        await self._send(send, data)
-
-    def _text_event(self, index: int, text: str) -> bytes:
-        if not text or not self.call.keeps_text:
-            return b""
-        return self._event(
-            index, {"delta": {"content": text}} if self.call.is_chat else {"text": text}
-        )
+            await self._send(send, self._event(index, said, stream.end))
 
     def _ending(self) -> bytes:
         """The last event: the usage if wanted, or the error."""
@@ -176,8 +163,8 @@ class Answer:
 
     def _error(self, end: End) -> ApiError:
         """The error for such an end, counted unless the client has left."""
-        status = {"refused": 400, "failed": 500}.get(end.reason, 503)
-        if end.reason != "cancelled":
+        status = {"refused": 400, "error": 500}.get(end.reason, 503)
+        if not self._has_left:
             self.thread.metrics.refused(status)
         return ApiError(status, end.message) if status < 503 else unavailable(end.message)
 

@@ -9,22 +9,20 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Route
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nanogpt.server.admission import RefusedError
 from nanogpt.server.answers import Answer
-from nanogpt.server.api_errors import ApiError, bad_request, check_page, not_admitted, unavailable
+from nanogpt.server.api_errors import ApiError, bad_request, check_page, unavailable
 from nanogpt.server.continuation import TokenStream
 from nanogpt.server.engine_thread import STOPPED, EngineThread
 from nanogpt.server.logprobs import Scorer
@@ -47,11 +45,9 @@ PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-PAGE_FILES = {
-    "/live": "live.html", "/live/live.js": "live.js", "/live/live_layout.js": "live_layout.js",
-    "/live/live.css": "live.css",
-}  # fmt: skip
-"""The live page, shown to anyone who reaches the server; its state needs the API key."""
+LIVE_PAGE = _STATIC / "live.html"
+LIVE_FILES = ("live.js", "live_layout.js", "live.css")
+"""The live page is shown to anyone who reaches the server; its state needs the API key."""
 
 
 class RequestIds:
@@ -95,11 +91,20 @@ class App:
             Route("/v1/models/{model:path}", self._for_clients(self.model)),
             Route("/health", self.health),
             Route("/metrics", self.metrics),
-            Route("/live/state", self._for_clients(self.live_state)),
-            *(Route(path, self.live_file) for path in PAGE_FILES),
+            Route("/live", self.live_page),
         ]
+        return self.starlette_with([*routes, *self.live_routes()])
+
+    def live_routes(self) -> list[Route]:
+        """The live page's state and files, without the page itself."""
+        state = Route("/live/state", self._for_clients(self.live_state))
+        return [state, *(Route(f"/live/{name}", self.live_file) for name in LIVE_FILES)]
+
+    def starlette_with(self, routes: Sequence[BaseRoute]) -> Starlette:
+        """An application with other routes, which runs the engine's thread all the same."""
         handlers = {
-            ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse,
+            ApiError: self.refuse, PolicyError: self.refuse, HTTPException: self.refuse,
+            Exception: self.refuse,
             ClientDisconnect: self.left,
         }  # fmt: skip
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
@@ -119,7 +124,7 @@ class App:
         return await self._generate(request, is_chat=True)
 
     async def _generate(self, request: Request, *, is_chat: bool) -> Answer:
-        body, headers = await self._body(request), request.headers
+        body, headers = await self.body(request), request.headers
         if len(body) > SHORT_BODY:
             call = await asyncio.to_thread(parse, body, headers, self.limits, is_chat=is_chat)
         else:
@@ -128,25 +133,22 @@ class App:
         return Answer(self.thread, self.scorer, streams, call, self.limits.model_name)
 
     def _submit(self, call: Call) -> list[TokenStream]:
-        """Submit all requests of a call, or none. Raises: ApiError."""
+        """Submit all requests of a call, or none. Raises: ApiError; PolicyError."""
         if not self.thread.is_alive:
             raise unavailable(STOPPED)
         streams: list[TokenStream] = []
         try:
             for asked in call.asked:
                 streams.append(self.thread.submit(asked))
-        except (RefusedError, PolicyError) as error:
+        except (ApiError, PolicyError):
             for stream in streams:
-                self.thread.cancel(stream)
-            if isinstance(error, PolicyError):
-                raise ApiError(500, str(error)) from None
-            most = self.settings.max_requests
-            raise not_admitted(error.status, error.retry_after_s, most) from None
+                self.thread.abort(stream)
+            raise
         return streams
 
     async def models(self, request: Request) -> Response:
         """The one model."""
-        return _json({"object": "list", "data": [self._card()]})
+        return JSONResponse({"object": "list", "data": [self._card()]})
 
     async def model(self, request: Request) -> Response:
         """The one model, by its name. Raises: ApiError for another."""
@@ -154,7 +156,7 @@ class App:
         if name != self.limits.model_name:
             said = f"there is no model {name!r}; this server has {self.limits.model_name!r}"
             raise ApiError(404, said, param="model", code="model_not_found")
-        return _json(self._card())
+        return JSONResponse(self._card())
 
     async def health(self, request: Request) -> Response:
         """200 while requests are taken and steps end, otherwise 503 with the reason."""
@@ -162,7 +164,7 @@ class App:
             return unavailable(STOPPED).response()
         if self.thread.closing:
             return unavailable().response()
-        if (seconds := self.thread.door.step_s) > STALLED_S:
+        if (seconds := self.thread.admission.step_s) > STALLED_S:
             return unavailable(f"no step has ended for {seconds:.0f} s").response()
         return Response()
 
@@ -170,9 +172,13 @@ class App:
         """For Prometheus."""
         return Response(self.thread.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    async def live_page(self, request: Request) -> Response:
+        """The live page."""
+        return FileResponse(LIVE_PAGE, headers=PAGE_HEADERS)
+
     async def live_file(self, request: Request) -> Response:
-        """A file of the live page."""
-        return FileResponse(_STATIC / PAGE_FILES[request.url.path], headers=PAGE_HEADERS)
+        """A script or style of the live page."""
+        return FileResponse(_STATIC / Path(request.url.path).name, headers=PAGE_HEADERS)
 
     async def live_state(self, request: Request) -> Response:
         """`GET /live/state?after=N`: the steps after number N, and the current state, as JSON."""
@@ -187,13 +193,15 @@ class App:
             **self.thread.live.state(int(after)),
             **self.thread.metrics.numbers(),
         }
-        return _json(state, {"Cache-Control": "no-store"})
+        return JSONResponse(state, headers={"Cache-Control": "no-store"})
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """The answer to whatever was raised."""
         if isinstance(error, HTTPException):
             said = f"{request.method} {request.url.path}: {error.detail}"
             error = ApiError(error.status_code, said, headers=error.headers)
+        if isinstance(error, PolicyError):
+            error = ApiError(500, str(error))
         if not isinstance(error, ApiError):
             error = ApiError(500, "an error of the server's own; its log has more")
         self.thread.metrics.refused(error.status)
@@ -223,7 +231,7 @@ class App:
 
         return guarded
 
-    async def _body(self, request: Request) -> bytes:
+    async def body(self, request: Request) -> bytes:
         """The body, no larger than allowed. Raises: ApiError; ClientDisconnect."""
         most, body = self.settings.max_body_bytes, bytearray()
         async for chunk in request.stream():
@@ -241,7 +249,3 @@ class App:
             "owned_by": "serving-nanogpt",
             "max_model_len": self.limits.max_tokens - 1,
         }
-
-
-def _json(value: object, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), 200, headers, "application/json")

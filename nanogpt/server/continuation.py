@@ -1,14 +1,15 @@
 """One request's text, from the engine's tokens to the client that reads it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.server.server_policies import StreamDelta, stream_delta
 
-Reason = Literal["stop", "length", "cancelled", "refused", "failed", "shutdown"]
+Reason = Literal["stop", "length", "abort", "refused", "error"]
+"""vLLM's finish reasons, and "refused" for a request that the engine did not accept."""
 
 
 class Continuation:
@@ -71,16 +72,12 @@ class Continuation:
     def _take(self, *, is_done: bool) -> str:
         new = "".join(self._delta(self._pieces, self._num_taken, is_done))
         self._num_taken += len(new)
-        return "".join(map(self._add, new))
-
-    def _add(self, character: str) -> str:
-        if self.is_stopped:
-            return ""
-        known = self._held + character
-        for stop in self.stops:
-            if known.endswith(stop):
-                self.is_stopped, self._held = True, ""
-                return known[: -len(stop)]
+        known = self._held + new
+        found = [(known.find(stop), stop) for stop in self.stops if stop in known]
+        if found:  # the stop string that is complete first
+            start, _ = min(found, key=lambda each: each[0] + len(each[1]))
+            self.is_stopped, self._held = True, ""
+            return known[:start]
         doubtful = max((_overlap(known, stop) for stop in self.stops), default=0)
         final, self._held = known[: len(known) - doubtful], known[len(known) - doubtful :]
         return final
@@ -127,10 +124,17 @@ class TokenStream:
         if text or end:
             self._news.set()
 
-    async def read(self) -> str:
-        """Wait for news; all the text since the last call, "" only at the end."""
-        await self._news.wait()
-        if self.end is None:
-            self._news.clear()
+    def take(self) -> str:
+        """All the text since the last call."""
         text, self._text = self._text, ""
         return text
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text to its end, each time all of it that is new."""
+        while self.end is None:
+            await self._news.wait()
+            self._news.clear()
+            if text := self.take():
+                yield text
+        if text := self.take():
+            yield text

@@ -1,6 +1,6 @@
 """One engine in one thread: commands come in by a queue, text goes out to the clients' event loop.
 
-    submit, cancel --> SimpleQueue --> the thread: Engine.submit, Engine.cancel, Engine.step
+    submit, abort --> SimpleQueue --> the thread: Engine.submit, Engine.abort, Engine.step
                                            |
     TokenStream.put <-- call_soon_threadsafe, once for all streams that have news
 
@@ -12,18 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
-from typing import NamedTuple
+from queue import Empty, SimpleQueue
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
-from nanogpt.request import Request
-from nanogpt.server.admission import AdmissionControl, Deadlines, RefusedError, admission_limits
+from nanogpt.server.admission import AdmissionControl, Deadlines, admission_limits
+from nanogpt.server.api_errors import not_admitted, unavailable
 from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.live_feed import LiveFeed
+from nanogpt.server.served_request import Asked, Served
 from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_policies import (
-    UNAVAILABLE,
     AdmissionLimits,
     NewRequest,
     ServerPolicies,
@@ -38,62 +37,34 @@ JOIN_S = 5.0
 """How long `close` waits for the last step; after that the process ends without the thread."""
 
 
-class Asked(NamedTuple):
-    """A client's request to the engine. Times in seconds."""
-
-    prompt_tokens: Sequence[int]
-    max_new_tokens: int
-    temperature: float | None = None
-    seed: int | None = None
-    stops: tuple[str, ...] = ()
-    priority: int = 0
-    slo_ttft_s: float | None = None
-    cache_salt: str | None = None
-    ignores_end: bool = False
-
-
-@dataclass(slots=True)
-class Served:
-    """A request in the engine's thread: its text so far, and the times of its events.
-
-    Times are of `time.perf_counter`; `started_s` is when the first step with the request began.
-    `text` is not handed over yet; `num_seen` tokens are in it or went before it.
-    """
-
-    request: Request
-    stream: TokenStream
-    continuation: Continuation
-    slo_ttft_s: float | None
-    arrived_s: float
-    started_s: float = 0.0
-    first_s: float = 0.0
-    last_s: float = 0.0
-    num_seen: int = 0
-    num_cached: int = 0
-    text: str = ""
+def when_there_is_work(engine: Engine) -> float | None:
+    """The usual pace: step as long as a request is unfinished."""
+    return None if engine.scheduler.is_done() else 0.0
 
 
 @dataclass(slots=True)
 class EngineThread:
     """An engine that serves many clients. Its public methods are called in the event loop.
 
+    `pace` says after how many seconds the next step begins; None: not before another command.
     When one of the `policies` fails, the request that it was asked about gets an error, and
     `problems` keeps the newest exception by the policy's name. Mutable: the thread's `served`
-    requests by id; in the event loop, all those known at the `door` and whether it is `closing`.
+    requests by id; in the event loop, all those known to `admission` and whether it is `closing`.
     Raises: ValueError for a model whose tokens are not the tokenizer's.
     """
 
     engine: Engine
     settings: ServerSettings
-    metrics: ServerMetrics
     deadlines: Deadlines = field(default_factory=Deadlines)
     policies: ServerPolicies = field(default_factory=ServerPolicies)
     tokenizer: Tokenizer = CHARACTERS
     live: LiveFeed = field(default_factory=LiveFeed)
+    pace: Callable[[Engine], float | None] = when_there_is_work
     served: dict[int, Served] = field(default_factory=dict[int, Served])
-    door: AdmissionControl = field(default_factory=AdmissionControl)
+    admission: AdmissionControl = field(default_factory=AdmissionControl)
     closing: bool = False
     problems: dict[str, Exception] = field(default_factory=dict[str, Exception])
+    metrics: ServerMetrics = field(init=False)
     limits: AdmissionLimits = field(init=False)
     _next_id: int = 0
     _commands: SimpleQueue[Callable[[], None]] = field(
@@ -109,6 +80,7 @@ class EngineThread:
         if self.engine.config.keep_steps is None:  # a server runs without end
             self.engine.config = replace(self.engine.config, keep_steps=1)
         self.policies = validated_server_policies(self.policies, self.problems)
+        self.metrics = ServerMetrics(self.settings.model_name)
         self.limits = admission_limits(self.engine, self.settings)
         self.tokenizer.check_fits(self.engine.model.config.vocab_size)
 
@@ -126,42 +98,56 @@ class EngineThread:
     @property
     def num_unfinished(self) -> int:
         """The number of waiting and running requests, known to the thread or not."""
-        return len(self.door.unfinished)
+        return len(self.admission.unfinished)
 
     def submit(self, asked: Asked) -> TokenStream:
-        """Submit a request, if it is admitted. Raises: RefusedError; PolicyError."""
-        queue = self.door.queue(is_closing=self.closing or not self.is_alive)
+        """Submit a request, if it is admitted. Raises: ApiError; PolicyError."""
+        stream = self.admit(asked)
+        self.enter(stream, asked)
+        return stream
+
+    def admit(self, asked: Asked) -> TokenStream:
+        """Admit a request, which waits until it may `enter`. Raises: ApiError; PolicyError."""
+        queue = self.admission.queue(is_closing=self.closing or not self.is_alive)
         new = NewRequest(len(asked.prompt_tokens), asked.max_new_tokens)
         verdict = self.policies.admission_control(queue, self.limits, new)
         if verdict != "accept":
-            raise RefusedError(*verdict)
+            raise not_admitted(*verdict, self.settings.max_requests)
         if self.closing or not self.is_alive:
-            raise RefusedError(UNAVAILABLE, None)  # whatever a policy says
-        stream, arrived_s = TokenStream(self._next_id), time.perf_counter()
-        self.door.unfinished.add(self._next_id)
+            raise unavailable()  # whatever a policy says
+        stream = TokenStream(self._next_id)
+        self.admission.unfinished.add(self._next_id)
         self._next_id += 1
-        self._commands.put(lambda: self._take_in(stream, asked, arrived_s))
         return stream
 
-    def cancel(self, stream: TokenStream) -> None:
-        """Remove a request whose client has left, unless it has ended.
+    def enter(self, stream: TokenStream, asked: Asked) -> None:
+        """Hand an admitted request to the engine."""
+        arrived_s = time.perf_counter()
+        self.order(lambda: self._take_in(stream, asked, arrived_s))
+
+    def order(self, command: Callable[[], None]) -> None:
+        """Run a command in the engine's thread, between two steps."""
+        self._commands.put(command)
+
+    def abort(self, stream: TokenStream) -> None:
+        """Abort a request whose client has left, unless it has ended.
 
         One command serves for removals now and after the step: the thread takes commands only
         between two steps.
         """
-        state = self.door.state()
+        state = self.admission.state()
         try:
             after = self.policies.on_disconnect(state, stream.request_id)
         except PolicyError as error:
             said = str(error)
-            self._commands.put(lambda: self._drop([stream.request_id], "failed", said))
+            self._commands.put(lambda: self._drop([stream.request_id], "error", said))
             return
-        if going := self.door.going(state, after):
-            self._commands.put(lambda: self._drop(going, "cancelled"))
+        if going := self.admission.going(state, after):
+            self._commands.put(lambda: self._drop(going, "abort"))
 
     def end_all(self, message: str) -> None:
         """End every unfinished request, and say why."""
-        self._commands.put(lambda: self._drop(list(self.served), "shutdown", message))
+        self._commands.put(lambda: self._drop(list(self.served), "abort", message))
 
     async def close(self) -> None:
         """End the thread after its step; unfinished requests are told."""
@@ -174,46 +160,49 @@ class EngineThread:
     def _hand_out(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         for stream, text, end in news:
             if end is not None:
-                self.door.ended(stream.request_id)
+                self.admission.ended(stream.request_id)
             stream.put(text, end)
 
     # --- in the engine's thread -------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            while not self._over:
-                while self.engine.scheduler.is_done() or not self._commands.empty():
-                    self.door.step_began_s = None
-                    self._commands.get()()
-                    if self._over:
-                        return
-                self.door.step_began_s = time.monotonic()
+            while self._carry_out():
+                self.admission.step_began_s = time.monotonic()
                 self._step()
+                self.admission.step_began_s = None
         finally:
             self._over = True
-            self._drop(list(self.served), "failed", STOPPED)
+            self._drop(list(self.served), "error", STOPPED)
             while not self._commands.empty():
                 self._commands.get()()
 
+    def _carry_out(self) -> bool:
+        """Carry out commands until the next step is due; False when there is none."""
+        while not self._over:
+            try:
+                command = self._commands.get(timeout=self.pace(self.engine))
+            except Empty:
+                return True
+            command()
+        return False
+
     def _finish(self) -> None:
-        self._drop(list(self.served), "shutdown", "the server has been shut down")
+        self._drop(list(self.served), "abort", "the server has been shut down")
         self._over = True
 
     def _take_in(self, stream: TokenStream, asked: Asked, arrived_s: float) -> None:
         """Submit a request to the engine, which may refuse it."""
         if self._over:
-            self._tell([(stream, "", End("failed", 0, STOPPED))])
+            self._tell([(stream, "", End("error", 0, STOPPED))])
             return
-        request = Request(
-            stream.request_id, list(asked.prompt_tokens), asked.max_new_tokens, asked.priority,
-            temperature=asked.temperature, seed=asked.seed, cache_salt=asked.cache_salt,
-        )  # fmt: skip
+        request = asked.request(stream.request_id)
         self.deadlines.note(request.id, arrived_s, asked.slo_ttft_s)
         try:
             self.engine.submit(request)
         except Exception as error:  # the engine's refusal, or whatever a policy raises
             self.deadlines.forget(request.id)
-            reason = "refused" if isinstance(error, ValueError) else "failed"
+            reason = "refused" if isinstance(error, ValueError) else "error"
             self._tell([(stream, "", End(reason, 0, _said(error)))])
             return
         continuation = Continuation(
@@ -225,26 +214,22 @@ class EngineThread:
 
     def _step(self) -> None:
         """Run one step, and hand its text over."""
-        self.door.in_step, began_s = True, time.perf_counter()
+        self.admission.in_step, began_s = True, time.perf_counter()
         try:
             record = self.engine.step()
         except Exception as error:  # a policy may raise anything
             self._failed(error)
             return
         finally:
-            self.door.in_step = False
+            self.admission.in_step = False
         self._num_failures = 0
         num_tokens = sum(len(work.tokens) for work in record.work)
-        self.door.pace.step(num_tokens, time.perf_counter() - began_s)
+        self.admission.pace.step(num_tokens, time.perf_counter() - began_s)
         self._collect(record, began_s)
         self._settle()
 
     def _collect(self, record: StepRecord, began_s: float) -> None:
-        """Take the new tokens of every request, and hand over the text that is due.
-
-        Tokens are counted at the requests, not in the record, so that those which a preempted
-        request computes again come once.
-        """
+        """Take the new tokens of every request, and hand over the text that is due."""
         now_s = time.perf_counter()
         is_due = now_s - self._handed_over_s >= self.settings.stream_interval_ms / 1000
         news: list[tuple[TokenStream, str, End | None]] = []
@@ -253,11 +238,7 @@ class EngineThread:
             one.num_cached = one.num_cached if one.started_s else hit.num_tokens
         for one in list(self.served.values()):
             was_first = not one.num_seen
-            try:
-                self._look(one, began_s, now_s)
-                end = self._end_of(one)
-            except PolicyError as error:
-                end = self._leave(one, "failed", str(error))
+            end = self._look(one, began_s, now_s)
             if end or (one.text and (is_due or was_first)):
                 news.append((one.stream, one.text, end))
                 one.text = ""
@@ -267,52 +248,24 @@ class EngineThread:
         self.live.step(record)
         self._tell(news)
 
-    def _look(self, one: Served, began_s: float, now_s: float) -> None:
-        """Take a request's news of the step from `began_s` to `now_s`."""
-        request = one.request
-        if not one.started_s and request.status != "waiting":
-            one.started_s = began_s
-            self.metrics.started(len(request.prompt_tokens))
-        one.continuation.restart(request.num_generated)  # a preemption may have taken some back
-        fresh = request.generated_tokens[one.continuation.num_tokens :]
-        if request.num_generated > one.num_seen:
-            if one.num_seen:
-                self.metrics.observe("inter_token_latency_seconds", now_s - one.last_s)
-            else:
-                one.first_s, ttft_s = now_s, now_s - one.arrived_s
-                self.metrics.observe("time_to_first_token_seconds", ttft_s)
-                if one.slo_ttft_s is not None:
-                    self.metrics.promised(kept=ttft_s <= one.slo_ttft_s)
-            one.num_seen, one.last_s = request.num_generated, now_s
-        if fresh:
-            one.text += one.continuation.feed(fresh)
-
-    def _end_of(self, one: Served) -> End | None:
-        """How a request has ended; it is then removed. None while it goes on."""
-        if one.continuation.is_stopped:
-            return self._leave(one, "stop")
-        if one.request.status == "done":
-            one.text += one.continuation.rest()
-            return self._leave(one, "length")
-        if one.request.status == "failed":
-            return self._leave(one, "failed", "the engine has given the request up")
-        return None
+    def _look(self, one: Served, began_s: float, now_s: float) -> End | None:
+        """Take a request's news of a step; how it ended, if it has."""
+        try:
+            one.look(began_s, now_s, self.metrics)
+            reason = one.reason_to_end()
+            message = "the engine has aborted the request" if reason == "error" else ""
+            return reason and self._leave(one, reason, message)
+        except PolicyError as error:
+            return self._leave(one, "error", str(error))
 
     def _leave(self, one: Served, reason: Reason, message: str = "") -> End:
-        """Remove a request, also from the engine; how it ended."""
+        """Remove a request, also from the engine; how it ended. Raises: PolicyError."""
+        end = one.end(reason, message, self.metrics)
         del self.served[one.request.id]
         self.deadlines.forget(one.request.id)
         if one.request.id in self.engine.requests:
-            self.engine.cancel(one.request.id)
-        times_s = one.arrived_s, one.started_s, one.first_s, one.last_s
-        num_prompt, num_tokens = len(one.request.prompt_tokens), one.continuation.num_tokens
-        self.metrics.ended(reason, num_prompt, num_tokens, times_s)
-        if not one.num_seen and one.slo_ttft_s is not None:
-            waited_s = time.perf_counter() - one.arrived_s
-            if reason != "cancelled" or waited_s > one.slo_ttft_s:
-                self.metrics.promised(kept=False)
-        token_ids = tuple(one.request.generated_tokens[:num_tokens])
-        return End(reason, num_tokens, message, token_ids, one.num_cached)
+            self.engine.abort(one.request.id)
+        return end
 
     def _drop(self, request_ids: Sequence[int], reason: Reason, message: str = "") -> None:
         """Remove these requests, and tell their clients."""
@@ -321,24 +274,29 @@ class EngineThread:
         self._settle()
 
     def _failed(self, error: Exception) -> None:
-        """End the requests that the engine gave up in a failed step; after many failures, all."""
+        """End the requests that the engine aborted in a failed step; after many failures, all."""
         self._num_failures += 1
-        lost = [i for i, one in self.served.items() if one.request.status == "failed"]
+        lost = [i for i, one in self.served.items() if one.request.status == "aborted"]
         if not lost and self._num_failures > MAX_NONFINITE_STEPS:
             lost = list(self.served)
         if lost:
             self._num_failures = 0
-        self._drop(lost, "failed", _said(error))
+        self._drop(lost, "error", _said(error))
 
     def _settle(self) -> None:
         """Publish the state after a change."""
         self.metrics.state(self.engine)
         self.live.settle(self.engine)
-        self.door.note_running(self.engine)
+        self.admission.note_running(self.engine)
 
     def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
-        if news and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._hand_out, news)
+        if news:
+            self.in_loop(self._hand_out, news)
+
+    def in_loop(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function in the clients' event loop."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(function, *args)
 
 
 def _said(error: Exception) -> str:

@@ -10,12 +10,14 @@ from typing import Any, TypeAlias
 
 from nanogpt.engine import Engine
 from nanogpt.request import Request
-from nanogpt.trace import BlockStepRecord, StepRecord
+from nanogpt.server.server_metrics import kv_capacity
+from nanogpt.trace import BlockStepRecord, StepRecord, WorkRecord
 
 WATCHED_S = 5.0
 MOST_STEPS = 120
 MOST_REQUESTS = 48
 """How many requests are listed, running ones first."""
+PREFILL, DECODE, RECOMPUTE = range(3)
 
 Frame: TypeAlias = dict[str, Any]
 
@@ -27,7 +29,8 @@ class LiveFeed:
         self._until_s = 0.0
         self._frames: tuple[Frame, ...] = ()
         self._requests: tuple[Frame, ...] = ()
-        self._room: Frame = {}
+        self._limits: Frame = {}
+        self._computed: dict[int, int] = {}  # the most tokens that each request had computed
 
     @property
     def is_watched(self) -> bool:
@@ -37,22 +40,20 @@ class LiveFeed:
     def step(self, record: StepRecord) -> None:
         """Add a committed step."""
         if self.is_watched:
-            self._frames = (*self._frames[1 - MOST_STEPS :], _frame(record))
+            self._frames = (*self._frames[1 - MOST_STEPS :], self._frame(record))
 
     def settle(self, engine: Engine) -> None:
         """Replace the list of requests after a change."""
         if not self.is_watched:
-            if self._room:
-                self._frames, self._requests, self._room = (), (), {}
+            self._frames, self._requests, self._limits, self._computed = (), (), {}, {}
             return
-        scheduler, config = engine.scheduler, engine.config
+        scheduler = engine.scheduler
         running = sorted(scheduler.running(), key=lambda each: each.id)
         shown = islice(chain(running, scheduler.waiting), MOST_REQUESTS)
-        self._requests = tuple(map(_request, shown))
-        slots = config.max_batch_size * engine.model.config.context_len
-        self._room = {
-            "max_kv_tokens": config.max_kv_tokens or slots,
-            "token_budget": config.token_budget,
+        self._requests = tuple(_request(each, engine) for each in shown)
+        self._limits = {
+            "max_kv_tokens": kv_capacity(engine),
+            "token_budget": engine.config.token_budget,
             "num_in_flight": len(running) + len(scheduler.waiting),
         }
 
@@ -60,27 +61,36 @@ class LiveFeed:
         """The steps after number `after`, and the unfinished requests. This counts as a poll."""
         self._until_s = time.monotonic() + WATCHED_S
         steps = [frame for frame in self._frames if frame["step"] > after]
-        return {"steps": steps, "requests": self._requests, **self._room}
+        return {"steps": steps, "requests": self._requests, **self._limits}
+
+    def _frame(self, record: StepRecord) -> Frame:
+        """The data that the page draws of a step. `work` is (request, kind, tokens)."""
+        frame: Frame = {
+            "step": record.step,
+            "us": record.duration_us,
+            "kv": record.kv_after,
+            "work": [(w.request_id, self._kind(w), w.end - w.start) for w in record.work],
+            "finished": record.finished,
+            "preempted": record.preempted,
+        }
+        for request_id in (*record.finished, *record.aborted):
+            self._computed.pop(request_id, None)
+        if isinstance(record, BlockStepRecord):
+            pool = record.blocks
+            held = {block for _, table in pool.tables for block in table}
+            frame["blocks"] = (len(held), len(pool.idle), pool.num_blocks)
+        return frame
+
+    def _kind(self, work: WorkRecord) -> int:
+        """A prefill of tokens that were computed before, and lost, is a recomputation."""
+        before = self._computed.get(work.request_id, 0)
+        self._computed[work.request_id] = max(before, work.end)
+        if work.kind == "decode":
+            return DECODE
+        return RECOMPUTE if work.start < before else PREFILL
 
 
-def _frame(record: StepRecord) -> Frame:
-    """What the page draws of a step. `work` is (request, 1 if it decodes, tokens)."""
-    frame: Frame = {
-        "step": record.step,
-        "us": record.duration_us,
-        "kv": record.kv_after,
-        "work": [(w.request_id, int(w.kind == "decode"), w.end - w.start) for w in record.work],
-        "finished": record.finished,
-        "preempted": record.preempted,
-    }
-    if isinstance(record, BlockStepRecord):
-        pool = record.blocks
-        held = {block for _, table in pool.tables for block in table}
-        frame["blocks"] = (len(held), len(pool.idle), pool.num_blocks)
-    return frame
-
-
-def _request(request: Request) -> Frame:
+def _request(request: Request, engine: Engine) -> Frame:
     """An unfinished request in numbers of tokens, without its text."""
     return {
         "id": request.id,
@@ -89,5 +99,5 @@ def _request(request: Request) -> Frame:
         "known": request.num_computed_tokens,
         "generated": request.num_generated,
         "wanted": request.max_new_tokens,
-        "priority": request.priority,
+        "key": [round(part, 3) for part in engine.scheduler.waiting.keys[request.id]],
     }

@@ -10,22 +10,17 @@ from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.admission import most_positions
 from nanogpt.server.api_errors import ApiError, bad_request
-from nanogpt.server.engine_thread import Asked
 from nanogpt.server.openai_bodies import PLAIN, SCENE, ChatBody, CompletionBody, convert
+from nanogpt.server.served_request import Asked
 from nanogpt.server.server_settings import ServerSettings
-from nanogpt.validate import check_int, show
+from nanogpt.validate import show
 
-MAX_STOPS = 4
-MAX_TEMPERATURE = 2.0
-MAX_LOGPROBS = 20
 MAX_IN_A_CALL = 256
 USUAL_MAX_TOKENS = 16
 """Of a completion that names no `max_tokens`, as the API has it."""
 MAX_PRIORITY = 9
 USUAL_PRIORITY = 1
 MAX_SLO_MS = 3_600_000
-MAX_SALT = 128
-MIN_SEED, MAX_SEED = -(2**63), 2**64 - 1
 TOO_LONG = "context_length_exceeded"
 
 
@@ -65,7 +60,7 @@ class Limits(NamedTuple):
         """Those of an engine. The last sampled token needs no position and no K/V."""
         model = engine.model.config
         return cls(
-            settings.max_prompt_tokens or model.context_len, most_positions(engine) + 1,
+            model.max_model_len, most_positions(engine) + 1,
             min(settings.max_requests, MAX_IN_A_CALL), model.vocab_size, settings.model_name,
             tokenizer,
         )  # fmt: skip
@@ -79,12 +74,10 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
             404, f"there is no model {show(sent.model)}; this server has {limits.model_name!r}",
             param="model", code="model_not_found",
         )  # fmt: skip
-    num_answers = _whole("n", sent.n, 1) or 1
-    wanted = _wanted(sent)
-    stops, echoes, num_logprobs = _stops(sent.stop), False, None
+    num_answers, wanted = sent.n or 1, sent.wanted()
+    stops = (sent.stop,) if isinstance(sent.stop, str) else tuple(sent.stop or ())
+    echoes, num_logprobs = False, None
     if isinstance(sent, ChatBody):
-        if not sent.messages:
-            raise bad_request("messages", "messages is empty; it must have at least 1 message")
         template = SCENE if limits.tokenizer is CHARACTERS else PLAIN
         where, stops = "messages", (*stops, *template.stops)
         _check_number(1, num_answers, limits)
@@ -94,16 +87,15 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         wanted = USUAL_MAX_TOKENS if wanted is None else wanted
         prompts = _prompts(sent.prompt, num_answers, limits)
     usual = Asked(
-        (), 0, _temperature(sent.temperature), None, stops,
+        (), 0, sent.temperature, None, stops,
         _header(headers, "X-Priority", 0, MAX_PRIORITY, USUAL_PRIORITY), _slo_s(headers),
-        cache_salt=_salt(sent.cache_salt), ignores_end=bool(sent.ignore_eos),
+        cache_salt=sent.cache_salt, ignores_end=bool(sent.ignore_eos),
     )  # fmt: skip
-    seed = _whole("seed", sent.seed, MIN_SEED, MAX_SEED)
     asked = tuple(
         usual._replace(
             prompt_tokens=prompt,
             max_new_tokens=_length(len(prompt), wanted, where, limits),
-            seed=None if seed is None else (seed + number) % 2**64,
+            seed=None if sent.seed is None else (sent.seed + number) % 2**64,
         )
         for prompt in prompts
         for number in range(num_answers)
@@ -115,17 +107,6 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
     )  # fmt: skip
 
 
-def _wanted(sent: ChatBody | CompletionBody) -> int | None:
-    """`max_tokens`, by its old name or its new one. Raises: ApiError where the two differ."""
-    low = 1 if isinstance(sent, ChatBody) else 0
-    old = _whole("max_tokens", sent.max_tokens, low)
-    new = _whole("max_completion_tokens", sent.max_completion_tokens, low)
-    if old is not None and new is not None and old != new:
-        said = f"max_tokens is {old} and max_completion_tokens is {new}; they must be the same"
-        raise bad_request("max_completion_tokens", said)
-    return old if new is None else new
-
-
 def _num_logprobs(sent: CompletionBody) -> int | None:
     """How many of the likeliest tokens are wanted. Raises: ApiError, also in a stream."""
     for name in ("echo", "logprobs"):
@@ -133,9 +114,9 @@ def _num_logprobs(sent: CompletionBody) -> int | None:
         if sent.stream and value is not None and value is not False:
             said = f"{name} is {value}; in a stream it must be false or null"
             raise bad_request(name, said, "unsupported_value")
-    if sent.logprobs is False:
-        return None
-    return _whole("logprobs", sent.logprobs, 0, MAX_LOGPROBS)
+    if sent.logprobs is True:
+        raise bad_request("logprobs", "logprobs is True; it must be false or how many to list")
+    return None if sent.logprobs is False else sent.logprobs
 
 
 def _check_number(num_prompts: int, num_answers: int, limits: Limits) -> None:
@@ -202,42 +183,6 @@ def _length(num_prompt: int, wanted: int | None, where: str, limits: Limits) -> 
         said = f"the prompt has {num_prompt} tokens and {wanted or 1} more are wanted; together "
         raise bad_request(where, f"{said}they may be at most {limits.max_tokens}", TOO_LONG)
     return room if wanted is None else max(wanted, 1)
-
-
-def _temperature(sent: float | None) -> float | None:
-    if sent is not None and not 0 <= sent <= MAX_TEMPERATURE:
-        said = f"temperature is {sent:g}; it must be from 0 to {MAX_TEMPERATURE:g}"
-        raise bad_request("temperature", said)
-    return sent
-
-
-def _salt(sent: str | None) -> str | None:
-    """As in vLLM: only requests of one salt share blocks."""
-    if sent is not None and not 0 < len(sent) <= MAX_SALT:
-        said = f"cache_salt has {len(sent)} characters; it must have 1 to {MAX_SALT}"
-        raise bad_request("cache_salt", said)
-    return sent
-
-
-def _stops(sent: str | list[str] | None) -> tuple[str, ...]:
-    stops = (sent,) if isinstance(sent, str) else tuple(sent or ())
-    if len(stops) > MAX_STOPS:
-        raise bad_request(
-            "stop", f"stop has {len(stops)} strings; there may be at most {MAX_STOPS}"
-        )
-    if "" in stops:
-        raise bad_request("stop", "stop has an empty string; it would end every answer")
-    return stops
-
-
-def _whole(name: str, sent: int | None, low: int, high: int | None = None) -> int | None:
-    """The number, or None. Raises: ApiError for one outside its limits."""
-    if sent is not None:
-        try:
-            check_int(name, sent, low, high)
-        except ValueError as error:
-            raise bad_request(name, str(error)) from None
-    return sent
 
 
 def _header(headers: Mapping[str, str], name: str, low: int, high: int, usual: int) -> int:

@@ -8,11 +8,12 @@ Source: the API reference of OpenAI, completions and chat completions; vLLM's ex
 import codecs
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
-from nanogpt.server.api_errors import bad_request
+from nanogpt.server.api_errors import ApiError, bad_request
 from nanogpt.validate import show
 
 UNCHANGING: Mapping[str, tuple[object, ...]] = {
@@ -33,6 +34,15 @@ UNCHANGING: Mapping[str, tuple[object, ...]] = {
 """Unsupported fields, and the values of each that have no effect; null never has one."""
 
 
+MAX_STOPS = 4
+MAX_TEMPERATURE = 2.0
+MAX_LOGPROBS = 20
+MAX_SALT = 128
+MIN_SEED, MAX_SEED = -(2**63), 2**64 - 1
+
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
 class StreamOptions(msgspec.Struct):
     """How to stream."""
 
@@ -50,16 +60,24 @@ class Body(msgspec.Struct, kw_only=True):
         }
     )  # fmt: skip
     model: str
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    n: int | None = None
-    temperature: float | None = None
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=0)] | None = None
+    n: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE)] | None = None
     seed: int | None = None
-    stop: str | list[str] | None = None
+    stop: NonEmpty | Annotated[list[NonEmpty], Meta(max_length=MAX_STOPS)] | None = None
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    cache_salt: str | None = None
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=MAX_SALT)] | None = None
+
+    def wanted(self) -> int | None:
+        """`max_tokens`, by its old name or its new one. Raises: ApiError where the two differ."""
+        old, new = self.max_tokens, self.max_completion_tokens
+        if old is not None and new is not None and old != new:
+            said = f"max_tokens is {old} and max_completion_tokens is {new}; they must be the same"
+            raise bad_request("max_completion_tokens", said)
+        return old if new is None else new
 
 
 class CompletionBody(Body, kw_only=True):
@@ -67,7 +85,7 @@ class CompletionBody(Body, kw_only=True):
 
     prompt: str | list[Any]
     echo: bool | None = None
-    logprobs: int | bool | None = None
+    logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | bool | None = None
 
 
 class TextPart(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fields=True):
@@ -88,7 +106,9 @@ class ChatMessage(msgspec.Struct):
 class ChatBody(Body, kw_only=True):
     """Of `/v1/chat/completions`."""
 
-    messages: list[ChatMessage]
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
 
 
 class ChatTemplate(NamedTuple):
@@ -140,16 +160,24 @@ def convert(body: bytes, *, is_chat: bool) -> ChatBody | CompletionBody:
     try:
         converted = msgspec.convert(sent, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        said, _, place = str(error).partition(" - at ")
-        field = re.match(r"`\$\.(\w+)", place) or re.search(r"required field `(\w+)`", said)
-        path = place.strip("`").removeprefix("$.").removeprefix("$")
-        said = f"{path}: {said}" if path else said
-        raise bad_request(field[1] if field else None, said) from None
+        raise _bad_field(sent, str(error)) from None
+    if converted.seed is not None and not MIN_SEED <= converted.seed <= MAX_SEED:
+        said = f"seed is {converted.seed}; it must be from {MIN_SEED} to {MAX_SEED}"
+        raise bad_request("seed", said)
     _check_fields(sent, kind)
     _check_fields(sent.get("stream_options") or {}, StreamOptions, "stream_options")
     for number, message in enumerate(sent["messages"] if is_chat else ()):
         _check_fields(message, ChatMessage, "messages", f"[{number}]")
     return converted
+
+
+def _bad_field(sent: Mapping[str, Any], error: str) -> ApiError:
+    """msgspec's refusal, with the value of a field at the top of the body."""
+    said, _, place = error.partition(" - at ")
+    path = place.strip("`").removeprefix("$.").removeprefix("$")
+    field = re.match(r"\w+", path) or re.search(r"(?<=required field `)\w+", said)
+    value = f" is {show(sent[path])}" if path in sent else ""
+    return bad_request(field[0] if field else None, f"{path}{value}: {said}" if path else said)
 
 
 def _check_fields(sent: Mapping[str, Any], kind: Checked, where: str = "", index: str = "") -> None:

@@ -16,7 +16,6 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.samples import Sample
 
 from nanogpt.engine import Engine
 from nanogpt.kv_cache import KVCache
@@ -26,8 +25,6 @@ SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
 )  # fmt: skip
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-FINISHED = {"stop": "stop", "length": "length", "cancelled": "abort", "shutdown": "abort"}
-"""vLLM's `finished_reason` of each end; any other is an "error"."""
 
 GAUGES = {
     "num_requests_running": "Requests that hold K/V.",
@@ -65,23 +62,23 @@ class ServerMetrics:
     """
 
     def __init__(self, model_name: str) -> None:
+        self._model_name = model_name
         self._preempted: set[int] = set()
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._model_name = name = model_name
-        self._gauges = {
-            key: Gauge(f"vllm:{key}", text, ("model_name",), registry=registry).labels(name)
-            for key, text in GAUGES.items()
-        }
-        self._counters = {
-            key: Counter(f"vllm:{key}", text, ("model_name",), registry=registry).labels(name)
-            for key, text in COUNTERS.items()
-        }
-        kinds = ((TOKEN_HISTOGRAMS, TOKENS), (SECOND_HISTOGRAMS, SECONDS))
-        self._histograms = {
-            key: self._histogram(key, text, buckets)
-            for texts, buckets in kinds
-            for key, text in texts.items()
+
+        def labelled(kind: Any, texts: dict[str, str], **more: Any) -> dict[str, Any]:
+            names = ("model_name",)
+            return {
+                key: kind(f"vllm:{key}", text, names, registry=registry, **more).labels(model_name)
+                for key, text in texts.items()
+            }
+
+        self._gauges: dict[str, Gauge] = labelled(Gauge, GAUGES)
+        self._counters: dict[str, Counter] = labelled(Counter, COUNTERS)
+        self._histograms: dict[str, Histogram] = {
+            **labelled(Histogram, TOKEN_HISTOGRAMS, buckets=TOKENS),
+            **labelled(Histogram, SECOND_HISTOGRAMS, buckets=SECONDS),
         }
         finished = "vllm:request_success", "Requests that ended, by how.", "finished_reason"
         slo = "nanogpt:slo_ttft_requests", "First tokens that were promised, by kept.", "met"
@@ -91,28 +88,23 @@ class ServerMetrics:
             for key, text, label in (finished, slo, refused)
         )
 
-    def _histogram(self, key: str, text: str, buckets: Sequence[float]) -> Histogram:
-        registry, labels = self.registry, ("model_name",)
-        made = Histogram(f"vllm:{key}", text, labels, registry=registry, buckets=buckets)
-        return made.labels(self._model_name)
-
     def text(self) -> bytes:
         """In Prometheus' text format."""
         return generate_latest(self.registry)
 
     def numbers(self) -> dict[str, Any]:
         """The live page's numbers; a histogram is its bounds and their counts."""
-        gauges, counters = self._gauges, self._counters
-        named = {
-            "running": gauges["num_requests_running"], "waiting": gauges["num_requests_waiting"],
-            "kv_usage": gauges["kv_cache_usage_perc"], "tokens": counters["generation_tokens"],
-            "prompt_tokens": counters["prompt_tokens"], "preemptions": counters["num_preemptions"],
+        labels = {"model_name": self._model_name}
+        names = {
+            "running": "num_requests_running", "waiting": "num_requests_waiting",
+            "kv_usage": "kv_cache_usage_perc", "tokens": "generation_tokens_total",
+            "prompt_tokens": "prompt_tokens_total", "preemptions": "num_preemptions_total",
         }  # fmt: skip
-        ttft, itl = "time_to_first_token_seconds", "inter_token_latency_seconds"
+        value = self.registry.get_sample_value
         return {
-            **{name: _samples(one)[0].value for name, one in named.items()},
-            "ttft": _buckets(self._histograms[ttft]),
-            "itl": _buckets(self._histograms[itl]),
+            **{name: value(f"vllm:{key}", labels) for name, key in names.items()},
+            "ttft": _buckets(self._histograms["time_to_first_token_seconds"]),
+            "itl": _buckets(self._histograms["inter_token_latency_seconds"]),
         }
 
     def state(self, engine: Engine) -> None:
@@ -138,7 +130,7 @@ class ServerMetrics:
             self._count("prefix_cache_queries", queried)
             self._count("prefix_cache_hits", sum(hits))
             self._preempted.update(record.preempted)
-            self._preempted.difference_update(record.finished, record.given_up)
+            self._preempted.difference_update(record.finished, record.aborted)
 
     def started(self, num_prompt_tokens: int) -> None:
         """A request's first step has ended."""
@@ -156,7 +148,7 @@ class ServerMetrics:
         self, reason: str, num_prompt: int, num_tokens: int, times_s: Sequence[float]
     ) -> None:
         """A request has ended; `times_s` are of its arrival, start, first and last token."""
-        self._finished.labels(self._model_name, FINISHED.get(reason, "error")).inc()
+        self._finished.labels(self._model_name, reason).inc()
         if reason in ("stop", "length"):
             arrived_s, started_s, first_s, last_s = times_s
             self.observe("e2e_request_latency_seconds", last_s - arrived_s)
@@ -176,21 +168,22 @@ class ServerMetrics:
 
 def _kv_usage(engine: Engine) -> float:
     """The share of the KV cache in use. A shared block counts once, a cached one is free."""
-    cache, config = engine.cache, engine.config
+    cache = engine.cache
     if isinstance(cache, KVCache) and cache.records_blocks:
         return 1 - cache.pool.num_free / len(cache.pool.ref_counts)
-    slots = config.max_batch_size * engine.model.config.context_len
-    return cache.held_tokens() / (config.max_kv_tokens or slots)
+    return cache.held_tokens() / kv_capacity(engine)
 
 
-def _samples(one: Counter | Gauge | Histogram) -> list[Sample]:
-    """The current samples of a metric."""
-    return [each for family in one.collect() for each in family.samples]
+def kv_capacity(engine: Engine) -> int:
+    """The KV budget; without one, a context for each place in the batch."""
+    config = engine.config
+    return config.max_kv_tokens or config.max_batch_size * engine.model.config.max_model_len
 
 
 def _buckets(one: Histogram) -> dict[str, list[float]]:
     """The number of observations in each bucket; the last bucket has no upper bound."""
-    upto = [each for each in _samples(one) if each.name.endswith("_bucket")]
+    samples = [each for family in one.collect() for each in family.samples]
+    upto = [each for each in samples if each.name.endswith("_bucket")]
     values = [0.0, *(each.value for each in upto)]
     counts = [high - low for low, high in itertools.pairwise(values)]
     return {"bounds": [float(each.labels["le"]) for each in upto[:-1]], "counts": counts}

@@ -11,17 +11,19 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.admission import Deadlines
 from nanogpt.server.app import STALLED_S, App, RequestIds
 from nanogpt.server.engine_thread import EngineThread
-from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_policies import ServerPolicies
 from nanogpt.server.server_settings import ServerSettings
 
 LOCAL = "127.0.0.1"
+KEEP_ALIVE_S = 75
+"""Clients close idle connections sooner, so that none is closed just as it is used again."""
 _LAST_WORDS_S = 5
 """After the last request has ended, time for clients to read."""
 
@@ -31,6 +33,7 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
+        app: ASGIApp,
         thread: EngineThread,
         host: str = LOCAL,
         port: int = 8000,
@@ -40,9 +43,9 @@ class Server(uvicorn.Server):
         self.is_up = threading.Event()
         self.announce = announce
         config = uvicorn.Config(
-            RequestIds(App(thread, host).starlette()), host=host, port=port, http="h11",
+            RequestIds(app), host=host, port=port, http="h11",
             loop="asyncio", ws="none", lifespan="on", access_log=False, server_header=False,
-            log_config=None, timeout_keep_alive=thread.settings.keep_alive_s,
+            log_config=None, timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=thread.settings.shutdown_s + _LAST_WORDS_S,
         )  # fmt: skip
         super().__init__(config)
@@ -60,7 +63,7 @@ class Server(uvicorn.Server):
         A stalled step is not waited for.
         """
         self.thread.closing = True
-        self.force_exit = self.force_exit or self.thread.door.step_s > STALLED_S
+        self.force_exit = self.force_exit or self.thread.admission.step_s > STALLED_S
         seconds = self.thread.settings.shutdown_s
         ending = asyncio.get_running_loop().call_later(
             seconds, self.thread.end_all, f"the server is shutting down; {seconds} s are over"
@@ -96,10 +99,10 @@ def serve(
     `deadlines` are those that the engine's policy ranks by, `tokenizer` is the model's. `announce`
     is called with the server's address once it listens there.
     """
-    thread = _thread(make_engine, settings, deadlines, policies, tokenizer)
+    thread = EngineThread(make_engine(), settings, deadlines or Deadlines(), policies, tokenizer)
     # Otherwise the garbage collector visits all objects of start-up: 20 ms between two tokens.
     gc.freeze()
-    Server(thread, host, port, announce).run()
+    Server(App(thread, host).starlette(), thread, host, port, announce).run()
 
 
 @contextmanager
@@ -115,11 +118,11 @@ def running_server(
 
     For lessons and tests.
     """
-    thread = _thread(make_engine, settings, deadlines, policies, tokenizer)
+    thread = EngineThread(make_engine(), settings, deadlines or Deadlines(), policies, tokenizer)
     # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((LOCAL, 0))
-        server = Server(thread)
+        server = Server(App(thread, LOCAL).starlette(), thread)
         background = threading.Thread(target=server.run, args=([listening],), daemon=True)
         background.start()
         server.is_up.wait()
@@ -128,16 +131,3 @@ def running_server(
         finally:
             server.should_exit = True
             background.join()
-
-
-def _thread(
-    make_engine: Callable[[], Engine],
-    settings: ServerSettings,
-    deadlines: Deadlines | None,
-    policies: ServerPolicies,
-    tokenizer: Tokenizer,
-) -> EngineThread:
-    metrics = ServerMetrics(settings.model_name)
-    return EngineThread(
-        make_engine(), settings, metrics, deadlines or Deadlines(), policies, tokenizer
-    )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nanogpt.experiments import slo_table
-from nanogpt.experiments.pool import run_jobs
+from nanogpt.experiments.pool import reported, run_jobs
 from nanogpt.figures.curves import attainment_by_load, step_cost
 from nanogpt.figures.drawing import PLOT_HELP, plot_file, write_plot
 from nanogpt.slo.load import POST_COST
@@ -46,12 +46,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    output = argparse.ArgumentParser(add_help=False)
+    output.add_argument("--json", action="store_true", help="write JSON instead of text")
+    output.add_argument("--plot", type=plot_file, metavar="FILE", help=PLOT_HELP)
     parser = argparse.ArgumentParser(
         "python -m nanogpt.slo",
         description="Simulates SLO-aware preemption of prefills: variants by load, as a table.",
         allow_abbrev=False,
+        parents=[output],
     )
-    parser.add_argument("--json", action="store_true", help="write JSON instead of text")
     parser.add_argument(
         "--rates", type=rates, default="2,4,6,8,10", metavar="X,X",
         help="requests per second (different ones, 0.1 to 50; default %(default)s)",
@@ -59,17 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     for option, least, most, default, text in _NUMBERS:
         text = f"{text} ({least} to {most}; default %(default)s)"
         parser.add_argument(option, type=int, default=default, metavar="N", help=text)
-    parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help=f"{PLOT_HELP}; only the ladder"
-    )
     commands = parser.add_subparsers(dest="command", metavar="command")
-    fitting = commands.add_parser(
-        "fit", help="fit the predictor to a file of measured prefills", allow_abbrev=False
-    )
+    text = "fit the predictor to a file of measured prefills"
+    fitting = commands.add_parser("fit", help=text, allow_abbrev=False, parents=[output])
     fitting.add_argument("file", type=Path, help="lines of tokens,microseconds")
     fitting.add_argument("--cubic", action="store_true", help="a cubic instead of a line")
-    fitting.add_argument("--json", action="store_true", help="write JSON instead of text")
-    fitting.add_argument("--plot", type=plot_file, metavar="FILE", help=PLOT_HELP)
     return parser
 
 
@@ -90,13 +87,11 @@ def ladder(arguments: argparse.Namespace) -> int:
     trials: list[slo_table.Trial] = []
     stopped = False
     try:
-        for trial in run_jobs(slo_table.run_trial, jobs, arguments.jobs):
+        results = run_jobs(slo_table.run_trial, jobs, arguments.jobs)
+        for trial in reported(results, len(jobs), "runs"):
             trials.append(trial)
-            _progress(len(trials), len(jobs))
     except KeyboardInterrupt:
         stopped = True
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\033[K")
     table = slo_table.cells(trials)
     if arguments.json:
         record = {
@@ -167,14 +162,6 @@ def refit(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int
     formula = " + ".join(f"{value:.6g} us{power}" for value, power in terms)
     sys.stdout.write(f"predicted TTFT = {formula}   (R^2 = {fitted.r_squared:.4f})\n")
     return 0 if drawn else 1
-
-
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{done} of {total} runs")
-    elif done * 10 // total != (done - 1) * 10 // total:
-        sys.stderr.write(f"{done} of {total} runs\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

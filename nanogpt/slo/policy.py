@@ -66,11 +66,6 @@ def by_urgency(views: Iterable[SloView]) -> list[SloView]:
     return sorted(views, key=lambda each: (-each.edf_score, each.id))
 
 
-def least_urgent(running: Sequence[SloView]) -> int:
-    """The id of the least urgent request; among equals the highest id."""
-    return by_urgency(running)[-1].id
-
-
 def select_victim(
     candidate: SloView,
     running: Sequence[SloView],
@@ -99,7 +94,7 @@ def select_victim(
         return None
     incumbent = ranked[0] if mode == "conservative" else ranked[-1]
     if incumbent.is_doomed or candidate.edf_score > incumbent.edf_score * margin:
-        return least_urgent(ranked)
+        return ranked[-1].id
     return None
 
 

@@ -1,14 +1,11 @@
 """Predicted prefill times: a polynomial in the number of tokens, fitted to a measured sweep.
 
 A line is enough for one model on one machine. A cubic also follows attention's growth with the
-square of the prompt. Least squares are solved in exact fractions, so that a fit depends neither on
-scaling nor on the order of the points.
+square of the prompt.
 """
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 from nanogpt.validate import show
@@ -28,7 +25,8 @@ class Predictor:
 
     def predict_us(self, tokens: int) -> int:
         """The predicted prefill time in microseconds."""
-        return round(_value(self.coefficients, tokens))
+        powers = enumerate(self.coefficients)
+        return round(sum(coefficient * tokens**power for power, coefficient in powers))
 
 
 def fit_ttft(points: Sequence[Point]) -> tuple[float, float]:
@@ -45,6 +43,8 @@ def fit_polynomial(points: Sequence[Point], degree: int) -> Predictor:
 
     Raises: ValueError for too few different prompt lengths, or a point beyond `MOST`.
     """
+    import numpy as np  # here, since the simulation starts without it
+
     for tokens, time_us in points:
         if not (abs(tokens) <= MOST and abs(time_us) <= MOST):
             raise ValueError(
@@ -57,13 +57,12 @@ def fit_polynomial(points: Sequence[Point], degree: int) -> Predictor:
         raise ValueError(
             f"{what} needs {degree + 1} different prompt lengths; the sweep has {lengths}"
         )
-    exact = [(Fraction(tokens), Fraction(time_us)) for tokens, time_us in points]
-    powers = [sum(x**k for x, _ in exact) for k in range(2 * degree + 1)]
-    rows = [
-        [*powers[k : k + degree + 1], sum(y * x**k for x, y in exact)] for k in range(degree + 1)
-    ]
-    coefficients = tuple(float(value) for value in _solve(rows))
-    return Predictor(coefficients, _r_squared(points, coefficients))
+    x, y = np.array(points, dtype=float).T
+    highest_first = np.polyfit(x, y, degree)
+    missed = y - np.polyval(highest_first, x)
+    total = float(((y - y.mean()) ** 2).sum())
+    r_squared = 1 - float((missed**2).sum()) / total if total else 1.0
+    return Predictor(tuple(highest_first[::-1].tolist()), r_squared)
 
 
 def read_sweep(path: Path) -> list[Point]:
@@ -88,32 +87,3 @@ def read_sweep(path: Path) -> list[Point]:
                 )
             points.append((int(tokens), time_us))
     return points
-
-
-def _solve(rows: list[list[Fraction | int]]) -> list[Fraction]:
-    """The solution of linear equations, one per row, the right side last: Gauss-Jordan."""
-    size = len(rows)
-    matrix = [[Fraction(value) for value in row] for row in rows]
-    for column in range(size):
-        # A Gram matrix of enough different lengths is positive definite: no pivot is zero.
-        pivot = matrix[column][column]
-        matrix[column] = [value / pivot for value in matrix[column]]
-        for other in range(size):
-            if other != column:
-                factor = matrix[other][column]
-                matrix[other] = [
-                    value - factor * top
-                    for value, top in zip(matrix[other], matrix[column], strict=True)
-                ]
-    return [row[-1] for row in matrix]
-
-
-def _value(coefficients: Sequence[float], tokens: int) -> float:
-    return sum(coefficient * tokens**power for power, coefficient in enumerate(coefficients))
-
-
-def _r_squared(points: Sequence[Point], coefficients: Sequence[float]) -> float:
-    mean = statistics.fmean(time_us for _, time_us in points)
-    total = sum((time_us - mean) ** 2 for _, time_us in points)
-    missed = sum((time_us - _value(coefficients, tokens)) ** 2 for tokens, time_us in points)
-    return 1 - missed / total if total else 1.0

@@ -5,6 +5,9 @@ done when its pass ends: that is its first token. A pass's time is spread evenly
 """
 
 import dataclasses
+import math
+import sys
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +21,7 @@ from nanogpt.slo.policy import (
     predict,
     refuses_preemption,
     slept_enough,
+    slo_batch,
 )
 from nanogpt.slo.slo_policies import REFERENCE, SloPolicies, validated_slo_policies
 from nanogpt.slo.slo_record import Decision, Ending, PassRecord, Result, Run, Variant
@@ -28,6 +32,8 @@ TOKEN_BUDGET = 9000
 
 POLL_US = 5000
 """Time between two looks of the monitor; it also looks at every arrival that it sees."""
+
+NEVER_US = sys.maxsize
 
 
 def simulate(
@@ -94,10 +100,8 @@ class _Simulation:
         )  # fmt: skip
         self.now_us = 0
         self.by_id = {each.id: each for each in arrivals}
-        self.num_arrived = 0
+        self.coming = deque(arrivals)
         self.waiting: list[int] = []  # by id, which is in order of arrival
-        # The latest start from scratch that meets each deadline, constant while a request waits.
-        self.latest_start_us: dict[int, int] = {}
         self.suspended: list[_Pass] = []
         self.preemptions = dict.fromkeys(self.by_id, 0)
         self.first_token_us: dict[int, int] = {}
@@ -111,9 +115,9 @@ class _Simulation:
         while self.now_us < end_us:
             self.take_arrivals(self.now_us)
             if self.waiting or self.suspended:
-                chosen = self.run_pass(self.next_pass(chosen))
-            elif self.num_arrived < len(self.arrivals):
-                self.now_us = self.arrivals[self.num_arrived].arrival_us
+                chosen = self.run_pass(chosen)
+            elif self.coming:
+                self.now_us = self.next_arrival_us()
             else:
                 break
         return Run(
@@ -132,19 +136,14 @@ class _Simulation:
 
     def take_arrivals(self, until_us: int) -> list[int]:
         """Put the requests that have arrived by then into the queue; return their ids."""
-        first = self.num_arrived
+        taken: list[int] = []
         while self.next_arrival_us() <= until_us:
-            self.num_arrived += 1
-        taken = [each.id for each in self.arrivals[first : self.num_arrived]]
-        for each in taken:
-            self.latest_start_us[each] = until_us + self.view(each, until_us).slack_us
+            taken.append(self.coming.popleft().id)
         self.waiting += taken
         return taken
 
-    def next_arrival_us(self) -> float:
-        if self.num_arrived == len(self.arrivals):
-            return float("inf")
-        return self.arrivals[self.num_arrived].arrival_us
+    def next_arrival_us(self) -> int:
+        return self.coming[0].arrival_us if self.coming else NEVER_US
 
     def view(self, request_id: int, now_us: int, work: _Pass | None = None) -> SloView:
         """A request as the policy sees it; with `work`, its work is the rest of that pass."""
@@ -166,14 +165,39 @@ class _Simulation:
 
     # ------------------------------------------------------------ the next pass
 
-    def next_pass(self, chosen: int | None) -> _Pass:
+    def run_pass(self, chosen: int | None) -> int | None:
+        """Run a pass until it ends or is preempted; return the request it is preempted for.
+
+        `chosen` is the request that the pass before was preempted for.
+        """
+        start_us = self.now_us
+        views = [self.view(each, start_us) for each in self.waiting]
+        views += [self.view(each, start_us, work) for work in self.suspended for each in work.ids]
+        running = self.next_pass(views, chosen)
+        first_layer, decision = running.layers_done, None
+        if self.variant.preemption != "none":
+            decision = self.watch(running, [each for each in views if each.id not in running.ids])
+        if decision is not None:
+            self.decisions.append(decision)
+        if decision is None or decision.refused:
+            self.now_us = start_us + running.remaining_us
+            self.first_token_us.update(dict.fromkeys(running.ids, self.now_us))
+            chosen, last_layer, ending = None, self.cost.num_layers, "finished"
+        else:
+            self.now_us = decision.left_us
+            chosen, last_layer = decision.waiter.id, decision.layer
+            ending = self.set_aside(running, self.now_us - start_us)
+        layers = (first_layer, last_layer)
+        self.passes.append(
+            PassRecord(start_us, self.now_us, running.ids, running.tokens, layers, ending)
+        )
+        return chosen
+
+    def next_pass(self, views: Sequence[SloView], chosen: int | None) -> _Pass:
         """The pass to run now: a suspended one, or a new one from the queue."""
-        now_us = self.now_us
-        overslept = self.overslept(now_us)
+        overslept = self.overslept(self.now_us)
         if overslept and chosen is None:
             return self.wake(overslept)
-        views = [self.view(each, now_us) for each in self.waiting]
-        views += [self.view(each, now_us, work) for work in self.suspended for each in work.ids]
         if self.variant.order == "s-edf":
             views = by_urgency(views)
             views.sort(key=lambda each: each.id != chosen)  # the monitor's choice first
@@ -193,40 +217,10 @@ class _Simulation:
 
     def batch(self, views: Sequence[SloView]) -> list[int]:
         """The requests that share a pass, the head of the queue first."""
+        rest = (views[0], views[1:], self.cost.a_us, self.cost.c_us)
         if self.variant.batching == "slo":
-            return self.policies.slo_batch(
-                views[0], views[1:], self.cost.a_us, self.cost.c_us, BATCH_BOUND_TOKENS, BATCH_GUARD
-            )
-        ids = [views[0].id]
-        tokens = views[0].tokens
-        for each in views[1:]:
-            tokens += each.tokens
-            if tokens > TOKEN_BUDGET:
-                break
-            ids.append(each.id)
-        return ids
-
-    # ------------------------------------------------------------ running it
-
-    def run_pass(self, running: _Pass) -> int | None:
-        """Compute until the pass ends or is preempted; return the request it is preempted for."""
-        start_us, first_layer = self.now_us, running.layers_done
-        decision = self.watch(running) if self.variant.preemption != "none" else None
-        if decision is not None:
-            self.decisions.append(decision)
-        if decision is None or decision.refused:
-            self.now_us = start_us + running.remaining_us
-            self.first_token_us.update(dict.fromkeys(running.ids, self.now_us))
-            chosen, last_layer, ending = None, self.cost.num_layers, "finished"
-        else:
-            self.now_us = decision.left_us
-            chosen, last_layer = decision.waiter.id, decision.layer
-            ending = self.set_aside(running, self.now_us - start_us)
-        layers = (first_layer, last_layer)
-        self.passes.append(
-            PassRecord(start_us, self.now_us, running.ids, running.tokens, layers, ending)
-        )
-        return chosen
+            return self.policies.slo_batch(*rest, BATCH_BOUND_TOKENS, BATCH_GUARD)
+        return slo_batch(*rest, TOKEN_BUDGET, -math.inf)  # whatever becomes of the head's slack
 
     def set_aside(self, running: _Pass, executed_us: int) -> Ending:
         """Abort a preempted pass and queue its requests again, or suspend it."""
@@ -242,48 +236,48 @@ class _Simulation:
 
     # ------------------------------------------------------------ the monitor
 
-    def watch(self, running: _Pass) -> Decision | None:
-        """The monitor's first request to preempt this pass, granted or refused, or None."""
+    def watch(self, running: _Pass, others: Sequence[SloView]) -> Decision | None:
+        """The monitor's first request to preempt this pass, granted or refused, or None.
+
+        `others` are the requests that do not run, as they are when the pass begins.
+        """
         start_us = now_us = self.now_us
         finish_us = start_us + running.remaining_us
         if slept_enough(running.slept_us, running.total_us):
             return None
-        seen = {each: self.latest_start_us[each] for each in self.waiting}
-        for work in self.suspended:
-            for each in work.ids:
-                seen[each] = start_us + self.view(each, start_us, work).slack_us
-        while (next_us := self.next_look_us(now_us, bool(seen))) < finish_us:
-            now_us = int(next_us)
+        # The latest start that meets each deadline, constant while a request waits.
+        latest_start_us = {each.id: start_us + each.slack_us for each in others}
+        while (now_us := self.next_look_us(now_us, bool(latest_start_us))) < finish_us:
             if self.variant.sees_arrivals:
                 for each in self.take_arrivals(now_us):
-                    seen[each] = self.latest_start_us[each]
-            waiter = self.most_urgent(seen, now_us)
+                    latest_start_us[each] = now_us + self.view(each, now_us).slack_us
+            waiter = self.most_urgent(latest_start_us, now_us)
             if waiter is not None and not self.overslept(now_us):
                 decision = self.look(running, waiter, start_us, now_us)
                 if decision is not None:
                     return decision
         return None
 
-    def next_look_us(self, now_us: int, any_waits: bool) -> float:
+    def next_look_us(self, now_us: int, any_waits: bool) -> int:
         """The next tick, if a request waits, or arrival."""
-        tick_us = (now_us // POLL_US + 1) * POLL_US if any_waits else float("inf")
+        tick_us = (now_us // POLL_US + 1) * POLL_US if any_waits else NEVER_US
         return min(tick_us, self.next_arrival_us()) if self.variant.sees_arrivals else tick_us
 
-    def most_urgent(self, seen: dict[int, int], now_us: int) -> SloView | None:
-        """The waiting request that `select_victim` is asked about; `seen` has their latest starts.
+    def most_urgent(self, latest_start_us: dict[int, int], now_us: int) -> SloView | None:
+        """The waiting request that `select_victim` is asked about.
 
         The reference needs no look at each: doomed requests preempt nothing and stay doomed while
-        they wait, and of the others the earliest deadline is the most urgent.
+        they wait, so they are dropped; of the others the earliest deadline is the most urgent.
         """
-        if not self.is_reference:
-            waiters = [self.view(each, now_us, self.suspended_pass(each)) for each in seen]
-            return by_urgency(waiters)[0] if waiters else None
-        for each in [each for each, latest_us in seen.items() if latest_us < now_us]:
-            del seen[each]
-        if not seen:
-            return None
-        first = min(seen, key=lambda each: (self.by_id[each].deadline_us, each))
-        return self.view(first, now_us, self.suspended_pass(first))
+        candidates = list(latest_start_us)
+        if self.is_reference:
+            for each in candidates:
+                if latest_start_us[each] < now_us:
+                    del latest_start_us[each]
+            by_deadline = ((self.by_id[each].deadline_us, each) for each in latest_start_us)
+            candidates = [request_id for _, request_id in sorted(by_deadline)[:1]]
+        views = [self.view(each, now_us, self.suspended_pass(each)) for each in candidates]
+        return by_urgency(views)[0] if views else None
 
     def look(self, running: _Pass, waiter: SloView, start_us: int, now_us: int) -> Decision | None:
         """The policy's answer right now, and the layer at which the pass would be left."""

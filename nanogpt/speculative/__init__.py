@@ -1,7 +1,6 @@
 """Speculative decoding: a cheap draft proposes tokens, and the model verifies them in one pass.
 
-    drafting      what a draft is; how many tokens to draft, and drawing them
-    verify        from a pass's logits to the tokens that stay
+    drafting      how many tokens to draft, drawing them, and which of them stay
     trigram       a draft of counts
 
 Source: Leviathan, Kalman, Matias, "Fast Inference from Transformers via Speculative Decoding",

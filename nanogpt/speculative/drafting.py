@@ -1,11 +1,15 @@
-"""Drafting: what a draft model is, how many tokens there is room to guess, and the guesses.
+"""Speculative decoding: drafting, and verifying the drafts by the logits of one pass.
 
-`ModelDrafter` is what an engine uses; what becomes of a guess is `verify`'s business.
+    tokens of the row      last known   d1   d2   d3
+    what its logits judge      d1       d2   d3   (bonus)
+
+Shapes: K drafts, V vocabulary.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 from torch import Tensor
 
@@ -18,28 +22,30 @@ from nanogpt.outputs import Row, Sampled
 from nanogpt.policies import Policies
 from nanogpt.policies.acceptance import draw
 from nanogpt.request import Request
-from nanogpt.sampling import uniform
-from nanogpt.speculative.verify import Proposal, RejectionSample, verify
+from nanogpt.sampling import probabilities, sample_tokens, uniform
+
+Draft = Callable[[Sequence[int]], Sequence[float]]
+"""A cheap model: the known tokens -> the probabilities of the next, V numbers that sum to 1."""
 
 
-class Draft(Protocol):
-    """A cheap model of the next token. V vocabulary."""
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Drafted tokens, and for each the distribution that it was drawn from, V numbers."""
 
-    def __call__(self, known: Sequence[int], /) -> Sequence[float]:
-        """The probabilities of what follows `known`: V numbers that sum to 1."""
-        ...
+    tokens: tuple[int, ...]
+    probabilities: tuple[Sequence[float], ...]
 
 
 class ModelDrafter(Drafter):
     """Drafts by a cheap model, judged by rejection sampling. Mutable: the step's proposals."""
 
     def __init__(
-        self, draft: Draft, config: EngineConfig, vocab_size: int, rejection_sample: RejectionSample
+        self, draft: Draft, config: EngineConfig, vocab_size: int, policies: Policies
     ) -> None:
         self.draft = draft
         self.config = config
         self.vocab_size = vocab_size
-        self.rejection_sample = rejection_sample
+        self.rejection_sample = policies.rejection_sample
         self._proposals: dict[int, Proposal] = {}
 
     def propose(
@@ -54,7 +60,9 @@ class ModelDrafter(Drafter):
         """
         # With more than one token to compute, K/V was rolled back further than it had to be.
         decodes = [r for r, _ in planned if r.status == "active" and r.remaining == 1]
-        wanted = [worth_drafting(request, self.config.num_draft_tokens) for request in decodes]
+        # With all drafts accepted, the token after them is a request's last.
+        most = self.config.num_draft_tokens
+        wanted = [max(0, min(most, r.max_new_tokens - r.num_generated - 1)) for r in decodes]
         room = self.config.token_budget - sum(num_tokens for _, num_tokens in planned)
         if kv.max_kv_tokens is not None:
             # Drafts take only KV tokens that no running request has reserved: no preemptions.
@@ -74,26 +82,43 @@ class ModelDrafter(Drafter):
         return {i: proposal.tokens for i, proposal in self._proposals.items()}
 
     def judge(self, row: Row, logits: Tensor) -> Sampled:
-        """Which of a row's drafts stay, and the token after them. Shapes: logits (K + 1, V)."""
+        """Judge a row's drafts from the first on; the first rejected one is replaced, and ends it.
+
+        Draws are keyed by position and purpose, so one that was not used is as good as new in the
+        next pass. With all K accepted, the last logits give one more token for nothing: the bonus.
+        A position that has a draft is not drawn as one without, so at a temperature above 0 a seed
+        fixes the distribution of a text and not the text. Shapes: logits (K + 1, V).
+        """
         proposal, position = self._proposals[row.request_id], len(row.token_ids)
-        return verify(logits, proposal, position, *row.sampling, self.rejection_sample)
+        temperature, seed, request_id = row.sampling
+        target = probabilities(logits, temperature).tolist()  # K + 1 lists of V
+        for i, (token, q) in enumerate(zip(proposal.tokens, proposal.probabilities, strict=True)):
+            u = uniform(seed, request_id, position + i, "accept")
+            v = uniform(seed, request_id, position + i, "resample")
+            kept, stands = self.rejection_sample(target[i], q, token, u, v)
+            if not kept:
+                return Sampled(stands, i)
+        num_drafts = len(proposal.tokens)
+        bonus = uniform(seed, request_id, position + num_drafts, "sample")
+        return Sampled(sample_tokens(logits[-1:], temperature, [bonus])[0], num_drafts)
 
 
 def make_model_drafter(
     draft: Draft | None, executor: Executor, model: GPT, config: EngineConfig, policies: Policies
 ) -> ModelDrafter:
     """What drafts for an engine. Raises: ValueError without a draft, or what could verify it."""
+    asked = f"num_draft_tokens is {config.num_draft_tokens}"
     if not getattr(executor, "verifies_drafts", False):
         raise ValueError(
-            f"num_draft_tokens is {config.num_draft_tokens}; the executor {executor.name!r} gives "
-            "no logits to verify drafts by, 'packed' does"
+            f"{asked}; the executor {executor.name!r} gives no logits to verify drafts by, "
+            "'packed' does"
         )
     if draft is None:
         raise ValueError(
-            f"num_draft_tokens is {config.num_draft_tokens}, and there is no draft; give one, for "
-            "example Engine(..., draft=TrigramDraft.load())"
+            f"{asked}, and there is no draft; give one, for example "
+            "Engine(..., draft=TrigramDraft.load())"
         )
-    return ModelDrafter(draft, config, model.config.vocab_size, policies.rejection_sample)
+    return ModelDrafter(draft, config, model.config.vocab_size, policies)
 
 
 def propose(
@@ -106,12 +131,12 @@ def propose(
 ) -> Proposal:
     """Guess the next tokens of a request, one after the other, at the target's temperature."""
     known, name = request.tokens_so_far, request.id if request.seed is None else 0
-    probabilities: list[Sequence[float]] = []
+    drawn_from: list[Sequence[float]] = []
     for _ in range(num_tokens):
         q = tempered(checked(draft(known), vocab_size), temperature)
-        probabilities.append(q)
+        drawn_from.append(q)
         known.append(draw(q, uniform(seed, name, len(known), "draft")))
-    return Proposal(tuple(known[request.num_tokens :]), tuple(probabilities))
+    return Proposal(tuple(known[request.num_tokens :]), tuple(drawn_from))
 
 
 def tempered(probabilities: Sequence[float], temperature: float) -> Sequence[float]:
@@ -148,18 +173,12 @@ def share_out(room: int, wanted: Sequence[int]) -> list[int]:
     >>> share_out(5, [4, 1, 4])
     [2, 1, 2]
     """
+    rounds = range(max(wanted, default=0))
+    turns = (i for taken in rounds for i, most in enumerate(wanted) if taken < most)
     shares = [0] * len(wanted)
-    for _ in range(max(wanted, default=0)):
-        for i in range(len(wanted)):
-            if room > 0 and shares[i] < wanted[i]:
-                shares[i] += 1
-                room -= 1
+    for i in islice(turns, max(0, room)):
+        shares[i] += 1
     return shares
-
-
-def worth_drafting(request: Request, num_draft_tokens: int) -> int:
-    """How many drafts a decode can use: with all accepted, the token after them is its last."""
-    return max(0, min(num_draft_tokens, request.max_new_tokens - request.num_generated - 1))
 
 
 def within_blocks(

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nanogpt.checkpoints.weights import check_sum
+from nanogpt.checkpoints.filling import read_tensors
 
 SHIPPED_COUNTS = Path(__file__).parent.parent / "checkpoints" / "trigram.safetensors"
 
@@ -46,14 +45,12 @@ class TrigramDraft:
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"there is no file of counts at {path}")
-        check_sum(path)
+        header, tensors = read_tensors(path)
         try:
-            with safe_open(path, framework="pt") as file:
-                vocab_size = int(json.loads((file.metadata() or {})["vocab_size"]))
-                places, times = file.get_tensor("places").long(), file.get_tensor("times").long()
+            vocab_size = int(json.loads(header["vocab_size"]))
             counts = torch.zeros(vocab_size**3, dtype=torch.int64)
-            counts[places] = times
-        except (SafetensorError, OSError, KeyError, ValueError, IndexError) as error:
+            counts[tensors["places"].long()] = tensors["times"].long()
+        except (KeyError, ValueError, IndexError) as error:
             raise ValueError(f"{path} is not a readable file of counts: {error}") from None
         return cls(counts.view(vocab_size, vocab_size, vocab_size))
 

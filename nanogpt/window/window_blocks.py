@@ -1,58 +1,50 @@
 """The KV cache in blocks under a sliding window: a block goes back once no token in it is seen.
 
 A step's new K/V lies beside the pool until the step has committed, as under every window: of a
-chunk that is longer than the window, only what is still seen afterwards is put into blocks. So a
-request never takes more than the blocks across which its window may lie, and those of its sinks.
-What a table names is in the order of the text, with gaps where blocks went back. Of the parts,
-`visible` and `held` are asked, and those of blocks but for `longest_match`.
+chunk that is longer than the window, only the tokens that are still seen afterwards go into blocks.
+So a request never takes more than the blocks across which its window may lie, and those of its
+sinks. A table is in the order of the text, with gaps where blocks went back. The policy
+`longest_match` is not asked, since it knows of no such gaps.
 
 Shapes: L layers, H heads, P blocks of E entries each, S entries held, T new tokens, D head size.
 Source: vLLM's `SlidingWindowManager` (v1/core/single_type_kv_cache_manager.py), which puts a "null
-block" into such gaps and asks, as `match` does, for no more blocks than the window still sees.
+block" into such gaps and asks, as we do, for no more blocks than the window still sees.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from nanogpt.executors.paged_attention import index_of
 from nanogpt.kv_cache import KVCache
-from nanogpt.model import Attend
-from nanogpt.outputs import PrefixHit, Row
-from nanogpt.policies.sliding_window import kept_positions, window_mask
-from nanogpt.window.window_attention import window_attention
-from nanogpt.window.window_policies import mask_of_pairs
-from nanogpt.window.windowed_kv_cache import StepKV
+from nanogpt.policies.sliding_window import kept_positions
+from nanogpt.window.window_store import WindowStore
 
 
-class WindowBlockKVCache(KVCache):
+class WindowBlockKVCache(WindowStore, KVCache):
     """A `KVCache` in which requests hold their first `sinks` tokens and the last `window`.
 
-    Mutable: as that, and what the step under way has written.
+    Mutable: as that, and the K/V that the step under way has written.
     """
 
     writes_on_commit = True
 
     def __init__(self, window: int, sinks: int, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.window = window
-        self.sinks = sinks
-        self._mask_of = mask_of_pairs(self.policies.visible)
+        KVCache.__init__(self, *args, **settings)
+        num_layers = self.storage.shape[1]
+        WindowStore.__init__(self, window, sinks, num_layers, self.policies.visible)
+        longest_match = partial(longest_window_match, window=window, sinks=sinks)
+        self.policies = replace(self.policies, longest_match=longest_match)
         self._written: dict[int, Tensor] = {}  # (2, L, H, T, D) each
 
     # --- a step's K/V -----------------------------------------------------------------------------
 
-    def allocate(self, rows: Sequence[Row]) -> None:
-        """Take nothing yet: `commit` takes blocks for what is still seen then."""
-
-    def slot_mapping(self, rows: Sequence[Row]) -> StepKV:
-        """Room beside the pool for the rows' new tokens."""
-        return StepKV(rows, self.storage.shape[1])
-
-    def write(self, layer: int, slot_mapping: StepKV, k: Tensor, v: Tensor) -> None:
-        """Collect the layers, first to last. Shapes: k, v (N, H, D), of the tokens of all rows."""
-        self._written.update(slot_mapping.with_layer(k, v))
+    def put(self, request_id: int, kv: Tensor) -> None:
+        """Keep a request's new K/V beside the pool. Shapes: kv (2, L, H, T, D)."""
+        self._written[request_id] = kv
 
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Give back the blocks that are no longer seen, and put what is new into those that are."""
@@ -78,23 +70,13 @@ class WindowBlockKVCache(KVCache):
 
     # --- what executors ask -----------------------------------------------------------------------
 
-    def attention(self, rows: Sequence[Row]) -> Attend:
-        """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
-        return window_attention(self, rows)
+    def num_computed(self, request_id: int) -> int:
+        """How many tokens of the request are computed, evicted ones included."""
+        return self._length_of.get(request_id, 0)
 
-    def mask(self, request_id: int, num_new: int) -> Tensor:
-        """Which keys a query may see, by position alone. Shapes: -> (T, S + T) bool."""
-        computed = self._length_of[request_id]
-        new = range(computed, computed + num_new)
-        return self._mask_of(new, [*self.positions(request_id), *new], self.window, self.sinks)
-
-    def in_sight(self, request_id: int) -> Tensor | None:
-        """All that is held, if the next token sees all of it. Shapes: -> (2, L, H, S, D)."""
-        return self.held(request_id) if self._mask_of is window_mask else None
-
-    def positions(self, request_id: int) -> Sequence[int]:
-        """The positions that a token to come may see, in the order of `gather`."""
-        return kept_positions(self._length_of.get(request_id, 0), self.window, self.sinks)
+    def positions(self, request_id: int) -> list[int]:
+        """The positions that a token to come may see, in the order of `held`."""
+        return kept_positions(self.num_computed(request_id), self.window, self.sinks)
 
     def length(self, request_id: int) -> int:
         """How many KV tokens the request holds; 0 when it has no table."""
@@ -108,21 +90,6 @@ class WindowBlockKVCache(KVCache):
         """Assert that the books agree, and that between two steps nothing lies beside the pool."""
         super().check()
         assert not self._written
-
-    # --- what is shared ---------------------------------------------------------------------------
-
-    def match(self, token_ids: Sequence[int], salt: str | None = None) -> PrefixHit | None:
-        """As many tokens of `token_ids` as there are blocks for all that is seen behind them.
-
-        Blocks that the window has passed need not be there. Changes nothing.
-        """
-        if not self.share:
-            return None
-        hashes, published = self._hashes(tuple(token_ids), salt or ""), self.pool.block_of
-        blocks, found = longest_window_match(
-            hashes, published, len(token_ids), self.size, self.window, self.sinks
-        )
-        return PrefixHit(tuple(blocks), found) if found else None
 
     def _held_blocks(self, num_computed_tokens: int) -> Sequence[int]:
         """Which blocks of a text the table of a request names that has computed so much of it."""
@@ -157,7 +124,8 @@ def longest_window_match(
 ) -> tuple[list[int], int]:
     """The most tokens of a prompt for which all blocks that are still seen are published.
 
-    Returns those blocks and how many tokens that is; the last token is computed in any case.
+    Blocks that the window has passed need not be. Returns the blocks and how many tokens that is;
+    the last token is computed in any case.
     """
     for num_tokens in range((prompt_len - 1) // size * size, 0, -size):
         names = [hashes[index] for index in held_blocks(num_tokens, size, window, sinks)]

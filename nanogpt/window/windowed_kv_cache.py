@@ -1,51 +1,130 @@
 """The KV cache under a sliding window: each request holds what may still be seen, and no more.
 
-Memory is taken as tokens are held and given back as they are evicted: what is charged is what is
-alive.
+`EvictingStorage` is the textbook's: append, then copy what stays. `RingStorage` overwrites the
+entry that has just left the window, so nothing moves. Both keep as many entries alive as they
+count, to the byte, and treat all layers in one call: at this size a call costs more than the
+numbers that it moves. Policies are asked in `put`; their answers count from `commit` on.
 
-Shapes: L layers, H heads, S entries held, T new tokens, D head size, N new tokens of all rows.
+Shapes: L layers, H heads, S entries held, T new tokens, D head size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.kv_store import KVStore
-from nanogpt.model import Attend
-from nanogpt.outputs import Row
+from nanogpt.executors.paged_attention import index_of
 from nanogpt.policies import Policies
-from nanogpt.policies.sliding_window import kept_positions, window_mask
-from nanogpt.window.window_attention import window_attention
-from nanogpt.window.window_policies import indices_of, mask_of_pairs
-from nanogpt.window.window_storage import EvictingStorage, RingStorage, WindowStorage
+from nanogpt.policies.sliding_window import kept_positions, live_bytes
+from nanogpt.policies.validate_policies import whole
+from nanogpt.validate import PolicyError, refused
+from nanogpt.window.window_store import WindowStore
+
+Evict = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
+IndicesOf = Callable[[Sequence[int], int, int], list[int]]
+"""(positions, window, sinks) -> where in the rolling buffer the K/V of each lies."""
 
 
-class StepKV:
-    """A step's new K/V, which comes layer by layer and is stored request by request."""
+class EvictingStorage:
+    """One request's K/V in order: concatenated and cut by `evict`, which sees every head."""
 
-    def __init__(self, rows: Sequence[Row], num_layers: int) -> None:
-        """`rows` are in the order of the flat row."""
-        self.request_ids = [row.request_id for row in rows]
-        self.lengths = [len(row.input_ids) for row in rows]
-        self.num_layers = num_layers
-        self._layers: list[tuple[Tensor, Tensor]] = []  # (N, H, D) each
+    def __init__(self, empty: Tensor, window: int, sinks: int, evict: Evict) -> None:
+        """Shapes: empty (2, L, H, 0, D)."""
+        self.window, self.sinks, self.evict = window, sinks, evict
+        self.computed = 0
+        self.positions: list[int] = []
+        self._num_layers = empty.shape[1]
+        self._k, self._v = empty.flatten(1, 2).unbind()  # (L * H, S, D) each
 
-    def with_layer(self, k: Tensor, v: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Take one layer's (N, H, D) each; after the last, give each request's (2, L, H, T, D)."""
-        self._layers.append((k, v))
-        if len(self._layers) < self.num_layers:
-            return iter(())
-        keys, values = zip(*self._layers, strict=True)
-        kv = torch.stack([*keys, *values]).unflatten(0, (2, -1))  # (2, L, N, H, D)
-        return zip(self.request_ids, kv.transpose(2, 3).split(self.lengths, dim=3), strict=True)
+    def put(self, kv: Tensor) -> None:
+        """Shapes: kv (2, L, H, T, D)."""
+        k, v = kv.flatten(1, 2)  # (L * H, T, D) each
+        longer = torch.cat([self._k, k], dim=1), torch.cat([self._v, v], dim=1)
+        kept_k, kept_v = self.evict(*longer, self.window, self.sinks)  # (L * H, S, D) each
+        # Whatever `evict` keeps, it is asked to keep the same of the positions themselves.
+        end = self.computed + kv.shape[3]
+        where = k.new_tensor([*self.positions, *range(self.computed, end)]).view(1, -1, 1)
+        kept, _ = self.evict(where, where, self.window, self.sinks)
+        if kept.shape[1] != kept_k.shape[1]:
+            raise PolicyError(
+                f"evict kept {kept_k.shape[1]} entries of K/V and {kept.shape[1]} of their "
+                "positions; it must keep the same of both"
+            )
+        self._next = kept_k, kept_v, kept.flatten().round().int().tolist(), end
+
+    def commit(self) -> None:
+        """Swap the new tensors in."""
+        self._k, self._v, self.positions, self.computed = self._next
+        del self._next
+
+    def held(self) -> Tensor:
+        """What is held, oldest first. Shapes: -> (2, L, H, S, D)."""
+        return torch.stack([self._k, self._v]).unflatten(1, (self._num_layers, -1))
+
+    stored = held
+
+    def live_bytes(self) -> int:
+        """Bytes of memory that K and V keep alive."""
+        return live_bytes([self._k, self._v])
 
 
-class WindowedKVCache(KVStore):
-    """K and V of a batch of requests, each with a `WindowStorage` of its own.
+class RingStorage:
+    """One request's K/V in sinks + window slots at most, by position as `indices_of` says.
 
-    Mutable: which requests there are and what they hold.
+    Memory is taken for a slot when it is first used, so a short text takes no more than it holds.
+    """
+
+    def __init__(self, empty: Tensor, window: int, sinks: int, indices_of: IndicesOf) -> None:
+        """Shapes: empty (2, L, H, 0, D)."""
+        self.window, self.sinks, self.indices_of = window, sinks, indices_of
+        self.computed = 0
+        self.positions: list[int] = []
+        self._kv = empty  # (2, L, H, S, D)
+        self._entry_of_slot: dict[int, int] = {}
+        self._entry_of: dict[int, int] = {}  # of every position held
+
+    def put(self, kv: Tensor) -> None:
+        """Shapes: kv (2, L, H, T, D)."""
+        kept = kept_positions(self.computed + kv.shape[3], self.window, self.sinks)
+        fresh = [position for position in kept if position >= self.computed]
+        self._next = kv, kept, fresh, self.indices_of(fresh, self.window, self.sinks)
+
+    def commit(self) -> None:
+        """Write the new entries that stay over those that have left."""
+        kv, kept, fresh, slots = self._next
+        del self._next
+        for slot in slots:
+            self._entry_of_slot.setdefault(slot, len(self._entry_of_slot))
+        more = len(self._entry_of_slot) - self._kv.shape[3]
+        if more > 0:
+            shape = (*self._kv.shape[:3], more, self._kv.shape[4])
+            self._kv = torch.cat([self._kv, self._kv.new_empty(shape)], dim=3)
+        entries = [self._entry_of_slot[slot] for slot in slots]
+        source = [position - self.computed for position in fresh]
+        self._kv[:, :, :, index_of(entries)] = kv[:, :, :, index_of(source)]
+        entry_of = self._entry_of | dict(zip(fresh, entries, strict=True))
+        self._entry_of = {position: entry_of[position] for position in kept}
+        self.positions, self.computed = kept, self.computed + kv.shape[3]
+
+    def held(self) -> Tensor:
+        """What is held, oldest first. Shapes: -> (2, L, H, S, D)."""
+        return self._kv[:, :, :, list(self._entry_of.values())]
+
+    def stored(self) -> Tensor:
+        """The whole ring, as it lies. Shapes: -> (2, L, H, S, D), a view."""
+        return self._kv
+
+    def live_bytes(self) -> int:
+        """Bytes of memory that the ring keeps alive."""
+        return live_bytes([self._kv])
+
+
+class WindowedKVCache(WindowStore):
+    """K and V of a batch of requests, each with a storage of its own.
+
+    Memory is taken as tokens are held and given back as they are evicted: what is charged is what
+    is alive. Mutable: which requests there are and what they hold.
     """
 
     def __init__(
@@ -57,14 +136,14 @@ class WindowedKVCache(KVStore):
         device: torch.device,
     ) -> None:
         assert config.sliding_window is not None
-        self.window, self.sinks = config.sliding_window, config.num_sinks
+        window = config.sliding_window
+        super().__init__(window, config.num_sinks, model.num_layers, policies.visible)
         self.kind, self.num_slots = config.kv_storage, config.max_batch_size
-        self.policies = policies
+        self._evict = policies.evict
+        self._indices_of = indices_of(policies.rolling_buffer_index)
         shape = (2, model.num_layers, model.num_heads, 0, model.head_size)
         self._empty = torch.empty(shape, dtype=dtype, device=device)  # (2, L, H, 0, D)
-        self._mask_of = mask_of_pairs(policies.visible)
-        self._indices_of = indices_of(policies.rolling_buffer_index)
-        self._storage_of: dict[int, WindowStorage] = {}
+        self._storage_of: dict[int, EvictingStorage | RingStorage] = {}
 
     def reserve(self, request_id: int) -> None:
         """Take the request in. Raises: ValueError when it is there already or no slot is left."""
@@ -73,32 +152,21 @@ class WindowedKVCache(KVStore):
         if len(self._storage_of) >= self.num_slots:
             raise ValueError(f"all {self.num_slots} slots are taken")
         if self.kind == "evict":
-            storage = EvictingStorage(self._empty, self.window, self.sinks, self.policies.evict)
+            storage = EvictingStorage(self._empty, self.window, self.sinks, self._evict)
         else:
             storage = RingStorage(self._empty, self.window, self.sinks, self._indices_of)
         self._storage_of[request_id] = storage
 
-    def allocate(self, rows: Sequence[Row]) -> None:
-        """Tell each row's storage how many tokens are coming."""
-        for row in rows:
-            self._storage_of[row.request_id].plan(len(row.input_ids))
-
-    def slot_mapping(self, rows: Sequence[Row]) -> StepKV:
-        """Room beside the storages for the rows' new tokens."""
-        return StepKV(rows, self._empty.shape[1])
-
-    def write(self, layer: int, slot_mapping: StepKV, k: Tensor, v: Tensor) -> None:
-        """Collect the layers; the last hands everything out. Shapes: k, v (N, H, D)."""
-        for request_id, kv in slot_mapping.with_layer(k, v):
-            self._storage_of[request_id].put(kv)
+    def put(self, request_id: int, kv: Tensor) -> None:
+        """Shapes: kv (2, L, H, T, D)."""
+        self._storage_of[request_id].put(kv)
 
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Hold the tokens of this step, and evict what they push out of the window."""
         self._storage_of[request_id].commit()
 
     def discard_written(self, request_id: int) -> None:
-        """Let go of what a failed step wrote."""
-        self._storage_of[request_id].forget()
+        """Nothing of a failed step is held, and the next step's K/V takes its place."""
 
     def free(self, request_id: int) -> None:
         """Give all of the request's memory back."""
@@ -108,31 +176,18 @@ class WindowedKVCache(KVStore):
         """Everything that the request holds, a copy, oldest first. Shapes: -> (2, L, H, S, D)."""
         return self._storage_of[request_id].held()
 
+    def stored(self, request_id: int) -> Tensor:
+        """The same as it lies, not to be written to. Shapes: -> (2, L, H, S, D)."""
+        return self._storage_of[request_id].stored()
+
     def positions(self, request_id: int) -> list[int]:
         """The positions whose K/V is held, in the order of `held`."""
         storage = self._storage_of.get(request_id)
         return storage.positions if storage else []
 
-    def mask(self, request_id: int, num_new: int) -> Tensor:
-        """Which keys a query may see, by position alone. Shapes: -> (T, S + T) bool."""
-        storage = self._storage_of[request_id]
-        new = range(storage.computed, storage.computed + num_new)
-        return self._mask_of(new, [*storage.positions, *new], self.window, self.sinks)
-
-    def in_sight(self, request_id: int) -> Tensor | None:
-        """All that is held, in any order, if the next token sees all of it.
-
-        Shapes: -> (2, L, H, S, D), a view where that can be; not to be written to.
-        """
-        storage = self._storage_of[request_id]
-        if self._mask_of is not window_mask:
-            return None
-        kept = kept_positions(storage.computed, self.window, self.sinks)
-        return storage.stored() if storage.positions == kept else None
-
-    def attention(self, rows: Sequence[Row]) -> Attend:
-        """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
-        return window_attention(self, rows)
+    def num_computed(self, request_id: int) -> int:
+        """How many tokens of the request are computed, evicted ones included."""
+        return self._storage_of[request_id].computed
 
     def live_bytes(self, request_id: int) -> int:
         """Bytes of memory that the request's K/V keeps alive."""
@@ -144,9 +199,22 @@ class WindowedKVCache(KVStore):
 
     def check(self) -> None:
         """Assert that every request holds exactly what the window allows, in live bytes too."""
-        per_token = self._empty.itemsize * 2 * self._empty.shape[1] * self._empty.shape[2]
-        per_token *= self._empty.shape[4]
+        _, num_layers, num_heads, _, head_size = self._empty.shape
+        per_token = 2 * num_layers * num_heads * head_size * self._empty.itemsize
         for storage in self._storage_of.values():
             limit = self.window + self.sinks
             assert len(storage.positions) == min(storage.computed, limit), storage.positions
             assert storage.live_bytes() == len(storage.positions) * per_token
+
+
+def indices_of(rule: Callable[..., int]) -> IndicesOf:
+    """The policy `rolling_buffer_index` for every position, its answers validated."""
+
+    def index_of(position: int, window: int, sinks: int) -> int:
+        answer = rule(position, window, sinks)
+        if not 0 <= whole(answer) < window + sinks:
+            what = f"rolling_buffer_index({position}, {window}, {sinks})"
+            raise refused(what, answer, f"one of the slots 0..{window + sinks - 1}")
+        return whole(answer)
+
+    return lambda positions, window, sinks: [index_of(p, window, sinks) for p in positions]

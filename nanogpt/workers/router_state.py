@@ -58,7 +58,7 @@ class Result:
 
 @dataclass(eq=False)
 class Ticket:
-    """A request on its way. Mutable: where it is and how far it has come there."""
+    """A request in the fleet. Mutable: its workers, and its progress at the last of them."""
 
     request: Request
     arrival_ns: int
@@ -86,7 +86,7 @@ class Ticket:
         self.hit_tokens = self.computed_prefill_tokens = 0
 
     def worked(self, work: WorkRecord, at_ns: int) -> None:
-        """Take in its part of a committed step, read at `at_ns`."""
+        """Add its part of a committed step, read at `at_ns`."""
         if work.kind == "prefill":
             self.computed_prefill_tokens += work.end - work.start
         self.num_computed_tokens = work.end
@@ -111,11 +111,11 @@ class Ticket:
 class WorkerBook:
     """The router's view of one worker. Mutable: its requests, by id, and its published blocks."""
 
-    def __init__(self, worker_id: int, config: EngineConfig, context_len: int) -> None:
+    def __init__(self, worker_id: int, config: EngineConfig, max_model_len: int) -> None:
         self.id = worker_id
         self.batch_size = config.max_batch_size
         self.block_size = size = config.block_size or 1
-        context = context_len + -context_len % size  # in whole blocks, as its scheduler counts
+        context = max_model_len + -max_model_len % size  # in whole blocks, as its scheduler counts
         kv_tokens = config.max_kv_tokens or config.max_batch_size * context
         self.kv_tokens = kv_tokens - kv_tokens % size
         self._window, self._sinks, self._kv_limit = config.sliding_window, config.num_sinks, None
@@ -169,12 +169,12 @@ class WorkerBook:
         return longest_window_match(*asked, self._window, self._sinks)[1]
 
     def take(self, ticket: Ticket) -> None:
-        """Give it a request."""
+        """Assign a request to the worker."""
         ticket.dispatched(self.id, self.hit(ticket.request))
         self.tickets[ticket.request.id] = ticket
 
     def hear(self, step: Stepped, at_ns: int) -> list[Result]:
-        """Take in a committed step, read at `at_ns`; return the results of finished requests."""
+        """Apply a committed step, read at `at_ns`; return the results of finished requests."""
         for request_id in step.preempted:
             self.tickets[request_id].num_computed_tokens = 0
         for hit in step.hits:

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from nanogpt.child_process import ChildProcess
+from nanogpt.child_process import ChildProcess, receive, send
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.fleet import decisions
@@ -32,7 +32,7 @@ from nanogpt.model import GPT
 from nanogpt.request import Request, validate_request
 from nanogpt.validate import check_int
 from nanogpt.workers.router_state import Result, Ticket, WorkerBook
-from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped, receive, send
+from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped
 from nanogpt.workers.worker_process import write_model
 
 CONFIG = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)
@@ -41,6 +41,7 @@ CONFIG = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)
 _START_S = 120.0
 """The time that workers may take to import torch on a busy machine."""
 
+_SILENT_S = 30.0
 _LOOK_EVERY_S = 0.1
 
 
@@ -73,7 +74,7 @@ class _WorkerHandle:
 class Fleet:
     """Worker processes that serve requests on one model. Use it in a `with`, or `close` it.
 
-    A worker that has requests and sends nothing for `timeout_s` seconds is ended. Mutable: `route`;
+    A worker that has requests and sends nothing for 30 s is ended. Mutable: `route`;
     `lost`, a sentence about every lost worker.
     """
 
@@ -84,7 +85,6 @@ class Fleet:
         config: EngineConfig = CONFIG,
         *,
         route: Route = decisions.route,
-        timeout_s: float = 30.0,
     ) -> None:
         """Start the workers and wait until they have the model.
 
@@ -98,7 +98,6 @@ class Fleet:
         except Exception as error:
             raise ValueError(f"these settings cannot be sent to another process: {error}") from None
         self._model_config = model.config
-        self.timeout_s = timeout_s
         self.route = route
         self.lost: list[str] = []
         self._waiting: list[Ticket] = []
@@ -111,7 +110,7 @@ class Fleet:
             weights = Path(folder.name) / "weights"
             write_model(model, weights)
             for i in range(num_workers):
-                book = WorkerBook(i, config, model.config.context_len)
+                book = WorkerBook(i, config, model.config.max_model_len)
                 child = ChildProcess.start("nanogpt.workers.worker_process")
                 self._workers[i] = _WorkerHandle(child, Connection(child.link.detach()), book)
                 self._workers[i].order(Load(str(weights), config))
@@ -164,7 +163,7 @@ class Fleet:
                 worker.is_ready = False
                 worker.order(Forget())
                 worker.book.forget()
-            self._await_ready(self.timeout_s)
+            self._await_ready(_SILENT_S)
         except BaseException:
             self.close()
             raise
@@ -227,20 +226,21 @@ class Fleet:
             worker.order(ticket.request)
 
     def _listen(self, wait_s: float) -> list[Result]:
-        """Take in the workers' messages, waiting for one if need be; return results."""
+        """Handle the workers' messages, waiting up to `wait_s` for one; return finished results."""
         results: list[Result] = []
         ready = wait([worker.pipe for worker in self._workers.values()], wait_s)
         for i, worker in list(self._workers.items()):
             if worker.pipe in ready:
-                results += self._take_in(i, worker)
+                results += self._handle_message(i, worker)
         now_ns = time.perf_counter_ns()
         for worker in self._workers.values():
-            if worker.book.tickets and (now_ns - worker.quiet_since_ns) / 1e9 > self.timeout_s:
-                worker.reason = f"said nothing for {self.timeout_s:g} s and was ended"
+            if worker.book.tickets and (now_ns - worker.quiet_since_ns) / 1e9 > _SILENT_S:
+                worker.reason = f"said nothing for {_SILENT_S:g} s and was ended"
                 worker.child.kill()  # then its pipe ends
         return results
 
-    def _take_in(self, worker_id: int, worker: _WorkerHandle) -> list[Result]:
+    def _handle_message(self, worker_id: int, worker: _WorkerHandle) -> list[Result]:
+        """Receive one message of a worker; return the results of requests that it finished."""
         try:
             message: Ready | Stepped | Crashed = receive(worker.pipe)
         except (EOFError, OSError):
@@ -257,7 +257,7 @@ class Fleet:
         return []
 
     def _lose(self, worker_id: int) -> None:
-        """Do without a worker: its requests wait again. Raises: WorkersFailed for the last one."""
+        """Remove a lost worker and queue its requests again. Raises: WorkersFailed for the last."""
         worker = self._workers.pop(worker_id)
         reason = worker.reason or worker.child.how_it_ended()
         worker.reap()

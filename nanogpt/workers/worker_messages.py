@@ -4,10 +4,7 @@ An order is a `Request` to serve, or `Forget`. A worker sends `Stepped` after ev
 its tokens, its progress, and the blocks that can be found from then on.
 """
 
-import pickle
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any
 
 from nanogpt.config import EngineConfig
 from nanogpt.trace import PrefixHitRecord, WorkRecord
@@ -52,14 +49,3 @@ class Crashed:
     """The worker cannot go on, and ends."""
 
     error: str
-
-
-# `Connection.send` would send tensors through shared memory once torch is imported.
-def send(pipe: "Connection[Any, Any]", message: object) -> None:
-    """Raises: OSError when the other end is closed."""
-    pipe.send_bytes(pickle.dumps(message))
-
-
-def receive(pipe: "Connection[Any, Any]") -> Any:
-    """Wait for one message. Raises: EOFError or OSError when the other end is closed."""
-    return pickle.loads(pipe.recv_bytes())

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from nanogpt.checkpoints.filling import model_to_fill
-from nanogpt.child_process import end_with_parent, parent_link
+from nanogpt.child_process import end_with_parent, parent_link, receive, send
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.request import Request
-from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped, receive, send
+from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped
 
 
 class Worker:

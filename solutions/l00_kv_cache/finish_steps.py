@@ -1,4 +1,4 @@
-"""Exercise 0.3: when requests are done, in static and in continuous batching."""
+"""Exercise 0.3: when each request is done, with static and with continuous batching."""
 
 import heapq
 import random
@@ -11,10 +11,9 @@ from course.task import Task
 
 
 def finish_steps(lengths: list[int], slots: int, continuous: bool) -> list[int]:
-    """Return, for each request, after how many steps it is done."""
-    # Think of a slot as a clock that shows when it is free. Each request takes the slot that is
-    # free first. Static batching is the same, except that a new batch sets every clock to the
-    # latest one: that is the waiting which continuous batching gets rid of.
+    """Return, for each request, the number of steps after which it is done."""
+    # Keep the step at which each slot becomes free. A request takes the slot that is free first.
+    # Static batching differs in one thing: a new batch waits until every slot is free.
     free_at = [0] * slots
     finished: list[int] = []
     for i, length in enumerate(lengths):
@@ -87,60 +86,58 @@ def starts(lengths: list[int], slots: int, continuous: bool) -> list[int]:
 
 MISCONCEPTIONS = (
     not_a_list(
-        "What matters is when all of them are done.", lambda *args: max(finish_steps(*args))
+        "What counts is when all requests are done.", lambda *args: max(finish_steps(*args))
     ),
     Misconception(
         "waits_for_longest",
-        "A batch is a batch: none starts before the longest is done.",
-        "In continuous batching no request waits for the longest of a batch: as soon as one is "
-        "done, the next one takes its slot.",
+        "A batch is a batch: no request starts before the longest one is done.",
+        "In continuous batching no request waits for the longest one: as soon as a request is "
+        "done, the next request takes its slot.",
         lambda lengths, slots, continuous: finish_steps(lengths, slots, False),
     ),
     Misconception(
         "static_refills",
-        "Any free slot is refilled, whatever the batching is called.",
-        "In static batching a slot that falls free stays empty until the longest request of the "
-        "batch is done; only then does the next batch start.",
+        "A free slot is refilled at once, in static batching too.",
+        "In static batching a free slot stays empty until the longest request of the batch is "
+        "done. Only then does the next batch start.",
         lambda lengths, slots, continuous: finish_steps(lengths, slots, True),
     ),
     Misconception(
         "all_with_longest",
-        "In a static batch all are done when the batch is done.",
-        "A short request in a static batch is done when its own last token is; what waits for the "
-        "longest is the next batch.",
+        "In a static batch all requests are done when the batch is done.",
+        "A short request in a static batch is done after its own last token. Only the next batch "
+        "waits for the longest request.",
         with_the_batch,
     ),
     Misconception(
         "no_slots",
         "Every request starts in the first step.",
-        "Only as many requests as there are slots run at the same time; the others wait until a "
-        "slot is free.",
+        "At most `slots` requests run at the same time. The others wait until a slot is free.",
         lambda lengths, slots, continuous: list(lengths),
     ),
     Misconception(
         "by_turns",
-        "Request i belongs to slot i % slots, however long that slot is taken.",
-        "A request takes the slot that is free first, not the one whose turn it is: a short "
-        "request frees its slot early.",
+        "Request i runs in slot i % slots.",
+        "A request takes the slot that is free first, because a short request frees its slot "
+        "early. Slots do not take turns.",
         by_turns,
     ),
     Misconception(
         "from_zero",
         "The first step is step 0.",
-        "The first step is step 1: a request of length 3 that starts at once is done after 3 "
-        "steps.",
+        "Count steps from 1: a request of 3 tokens that starts at once is done after 3 steps.",
         lambda *args: [step - 1 for step in finish_steps(*args)],
     ),
     Misconception(
         "sorted",
-        "The list says when requests finish, earliest first.",
-        "Entry i belongs to request i, so the list is in the order of the requests, not in the "
-        "order in which they finish.",
+        "The list has the finish times, earliest first.",
+        "Entry i belongs to request i: keep the order of the requests, not the order in which they "
+        "finish.",
         lambda *args: sorted(finish_steps(*args)),
     ),
     Misconception(
         "wrong_length",
-        "Only the requests that fit into the slots are served.",
+        "Only the requests that fit into the slots run.",
         examples=(
             lambda lengths, slots, continuous: finish_steps(lengths[:slots], slots, continuous),
         ),
@@ -165,8 +162,7 @@ def any_batches(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     finish_steps,
     MISCONCEPTIONS,
-    "A request is done as many steps after its start as it has tokens, and it starts when its slot "
-    "is free.",
+    "A request starts when its slot is free, and is done as many steps later as it has tokens.",
     evidence=[
         ([3, 1, 4, 1, 5, 9, 2, 6], 3, True),
         ([3, 1, 4, 1, 5, 9, 2, 6], 3, False),
@@ -175,36 +171,39 @@ JUDGE = Comparison(
     ],
     each="request",
 )
-OVERWRITTEN = "every entry is overwritten"
+OVERWRITTEN = "the loop overwrites every entry"
 
 EXERCISE = Exercise(
     number=3,
     title="Static and continuous batching",
-    minutes=12,
+    minutes=10,
     points=2,
     task=Task(
         signature="finish_steps(lengths: list[int], slots: int, continuous: bool) -> list[int]",
         rules=(
-            "Request i needs `lengths[i]` tokens (at least 1) and gets one in every step in which "
-            "it has one of the `slots` slots.",
-            "All requests are there from the beginning and start in the order of the list.",
-            "Static batching, `continuous` False: `slots` requests start together, and the next "
-            "ones only when all of these are done.",
-            "Continuous batching, `continuous` True: when a request is done, the next one has its "
-            "slot from the following step on.",
-            "Returns, for each request in the order of the list, after how many steps it is done. "
-            "A request of 3 tokens that starts at once is done after 3.",
+            "Request i generates `lengths[i]` tokens (at least 1), one in every step in which it "
+            "has one of the `slots` slots.",
+            "All requests wait from the beginning and start in the order of the list.",
+            "Static batching (`continuous` is False): `slots` requests start together. The next "
+            "ones start when all of them are done.",
+            "Continuous batching (`continuous` is True): when a request is done, the next one has "
+            "its slot from the following step on.",
+            "Returns a list in the order of the requests: the number of steps after which each "
+            "one is done.",
         ),
         args=([2, 4, 1], 2, True),
         result=[2, 4, 3],
+        steps=(
+            "Requests 0 and 1 start in step 1. They are done after 2 and 4 steps.",
+            "Request 2 takes request 0's slot in step 3 and is done after that step.",
+        ),
     ),
     hints=(
-        "When does a slot become free, and which request may use it from then on?",
-        "Keep a number for each slot: the step after which it is free. What does a request that "
-        "takes the slot do to that number?",
-        "In continuous batching a request takes the slot whose number is the smallest. In static "
-        "batching it does so too, but before a batch begins all the numbers become the same one. "
-        "Which?",
+        "When does a slot become free, and which request takes it then?",
+        "Keep one number per slot: the step after which it is free. How does a request that takes "
+        "the slot change that number?",
+        "In continuous batching a request takes the slot with the smallest number. Static batching "
+        "does the same, but before a batch begins, all numbers become equal. To which one?",
     ),
     right=(finish_steps, with_a_heap, by_simulation),
     misconceptions=MISCONCEPTIONS,

@@ -1,4 +1,4 @@
-"""Exercise 0.1: which tokens the model must be fed."""
+"""Exercise 0.1: which tokens to feed to the model."""
 
 import random
 
@@ -10,9 +10,9 @@ from course.task import Task
 
 
 def next_inputs(tokens: list[int], num_cached: int) -> list[int]:
-    """Return the tokens that the model must be fed in this step."""
-    # A token's K and V depend on it and the tokens before it, all of which are settled. So they
-    # never change, and whatever is cached need not go through the model again.
+    """Return the tokens to feed to the model in this step."""
+    # K and V of a token depend only on it and the tokens before it. They never change, so a cached
+    # token does not go through the model again.
     return tokens[num_cached:]
 
 
@@ -38,44 +38,50 @@ def eats_the_tokens(tokens: list[int], num_cached: int) -> list[int]:
 
 
 MISCONCEPTIONS = (
-    not_a_list("One token is fed, so a number will do.", lambda tokens, num_cached: tokens[-1]),
+    not_a_list(
+        "A step feeds one token, so I return a number.", lambda tokens, num_cached: tokens[-1]
+    ),
     Misconception(
         "feeds_everything",
-        "The model needs the whole text every time, cache or not.",
-        "A cached token's K and V never change, so the model need not see it again: feed only the "
-        "tokens after the cached ones.",
+        "The model needs the whole text in every step, cache or not.",
+        "K and V of a cached token never change, so it does not go through the model again. Feed "
+        "only the tokens after the cached ones.",
         lambda tokens, num_cached: tokens,
     ),
     Misconception(
         "last_token_only",
-        "With a cache, a step always feeds one token, the prompt's first step included.",
-        "One token is right once all the others are cached; before that, every token that is not "
-        "cached has to be fed, or its K and V will be missing for good.",
+        "With a cache, every step feeds one token, even the first one.",
+        "One token is right only when all the others are cached. Feed every token that is not "
+        "cached, or its K and V will be missing for good.",
         lambda tokens, num_cached: tokens[-1:],
     ),
     Misconception(
         "one_too_many",
-        "The newest cached token has to be fed so that the model can go on from it.",
-        "The last cached token has its K and V already; fed once more, it would be in the cache "
-        "twice.",
+        "The model goes on from the last cached token, so it needs that token again.",
+        "K and V of the last cached token are there already. Fed again, the token would be in the "
+        "cache twice.",
         lambda tokens, num_cached: tokens[max(0, num_cached - 1) :],
     ),
     Misconception(
         "one_too_few",
-        "Counting starts at 1, so the first token without K/V has index num_cached + 1.",
-        "The first token that is not cached has index num_cached, because indices count from 0; "
-        "here it was skipped.",
+        "Counting starts at 1, so the first uncached token has index num_cached + 1.",
+        "Indices start at 0, so the first token that is not cached has index num_cached. Here it "
+        "was skipped.",
         lambda tokens, num_cached: tokens[num_cached + 1 :],
     ),
     Misconception(
         "by_value",
-        "A token that is in the cache need not be fed.",
-        "A letter comes back in a text: whether a token is cached is a matter of its place, not of "
-        "its value, so a token is fed however often it was there before.",
+        "A token that occurs among the cached ones is cached.",
+        "Letters repeat in a text. Whether a token is cached depends on its position, not on its "
+        "value, so feed it even if the same letter occurred before.",
         lambda tokens, num_cached: [t for t in tokens if t not in tokens[:num_cached]],
         same_result=(lambda tokens, num_cached: list(dict.fromkeys(tokens[num_cached:])),),
     ),
-    Misconception("in_place", "What has been fed may be thrown away.", examples=(eats_the_tokens,)),
+    Misconception(
+        "in_place",
+        "The cached tokens are no longer needed, so I delete them.",
+        examples=(eats_the_tokens,),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -90,34 +96,34 @@ def any_step(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     next_inputs,
     MISCONCEPTIONS,
-    "Feed exactly the tokens whose K and V are not in the cache, in the order of the text.",
+    "Feed exactly the tokens whose K and V are not cached, in the order of the text.",
     evidence=[([5, 3, 8, 1, 9, 5], 2), ([2, 2, 7, 2], 1), ([4, 6, 4], 0), ([9, 8, 7, 6], 3)],
 )
 
 EXERCISE = Exercise(
     number=1,
-    title="What the model still has to see",
+    title="Which tokens to feed",
     minutes=3,
     points=1,
     task=Task(
         signature="next_inputs(tokens: list[int], num_cached: int) -> list[int]",
         rules=(
-            "`tokens` are the ids of all known tokens of one request: its prompt, then what was "
-            "generated so far.",
-            "K and V of the first `num_cached` of them are in the cache. That may be 0, and at "
+            "`tokens` are the ids of all tokens of one request so far: its prompt, then the "
+            "generated ones.",
+            "K and V of the first `num_cached` tokens are cached. `num_cached` may be 0, and at "
             "least one token is not cached.",
-            "Returns the tokens that the model must be fed in this step, as a list, and leaves "
-            "`tokens` as it is.",
+            "Returns the list of tokens to feed to the model in this step. Do not change `tokens`.",
         ),
         args=([18, 47, 56, 18, 53], 3),
         result=[18, 53],
+        steps=("18, 47 and 56 are cached. The second 18 is another token, at another position.",),
     ),
     hints=(
-        "K and V of which tokens does the model not have yet?",
-        "The cached tokens are the first num_cached of the list. At which index does the first "
-        "token without K and V stand?",
-        "A slice gives everything from an index on. Try yours for a prompt of which nothing is "
-        "cached, and for a text of which all but the last token are.",
+        "Of which tokens does the model not have K and V yet?",
+        "The cached tokens are the first num_cached of the list. Which index does the first token "
+        "without K and V have?",
+        "A slice takes everything from an index on. Try yours on a prompt of which nothing is "
+        "cached, and on a text of which only the last token is not cached.",
     ),
     right=(next_inputs, by_loop, from_the_end),
     misconceptions=MISCONCEPTIONS,
@@ -125,7 +131,7 @@ EXERCISE = Exercise(
         ("the first step, nothing cached", JUDGE.on(([5, 3, 8], 0), ([6], 0))),
         ("one new token", JUDGE.on(([5, 3, 8, 1], 3), ([5, 3, 8, 1, 9], 4))),
         (
-            "a text in which letters come back",
+            "a text with repeated letters",
             JUDGE.on(([5, 3, 5], 2), ([4, 4, 4, 4], 1), ([7, 2, 7, 2, 2], 3), ([1, 2, 3, 3, 1], 1)),
         ),
         ("any text, any part of it cached", JUDGE.on_drawn(any_step)),

@@ -59,64 +59,59 @@ def picked(values: Tensor, targets: Tensor) -> Tensor:
 AGREEMENT = (
     Misconception(
         "with_targets",
-        "Agreement is how often the windowed model is right.",
-        "Agreement compares the two readings, the most likely token of each, row by row; whether "
-        "either is the token that came is the likelihood's question.",
+        "Agreement says how often the windowed model is right.",
+        "Agreement compares the most likely tokens of the two readings, row by row. Whether one of "
+        "them is the target does not matter here.",
         sharing(lambda full, window, targets: window == targets),
         same_result=(sharing(lambda full, window, targets: full == targets),),
     ),
     Misconception(
         "disagreement",
-        "What matters is what changes.",
-        "This is the share of rows that differ; agreement is the share that stays the same.",
+        "What matters is how many rows change.",
+        "This is the share of rows that differ. Agreement is the share that stays the same.",
         sharing(lambda full, window, targets: full != window),
     ),
 )
 ADDED_LOSS = (
     Misconception(
         "sign",
-        "The full model minus the windowed one.",
-        "The sign is turned round: the loss with the window minus the loss without it is positive "
-        "where the window costs something.",
+        "The added loss is the full one minus the windowed one.",
+        "The sign is wrong: subtract the loss with the full context from the loss with the window, "
+        "so that a cost is positive.",
         adding(lambda *args: -added_loss(*args)),
-    ),
-    Misconception(
-        "no_sign",
-        "A difference has no sign.",
-        "A window can help, too, and then it adds less than nothing: keep the sign.",
-        adding(lambda *args: abs(added_loss(*args))),
     ),
     Misconception(
         "sum",
         "The text's loss is the sum of its tokens' losses.",
-        "Take the mean over the rows, in nats per token: a sum grows with the length of the text.",
+        "Take the mean over the rows, in nats per token. A sum grows with the length of the text.",
         adding(lambda full, window, targets: len(full) * added_loss(full, window, targets)),
     ),
     Misconception(
         "raw_logits",
         "Logits are log probabilities.",
-        "A logit is no log probability before a log_softmax over its row has made it one.",
+        "A logit is not a log probability. Apply log_softmax to each row first.",
         with_loss(lambda logits, targets: -picked(logits, targets)),
     ),
     Misconception(
         "perplexity",
         "Loss is perplexity.",
-        "This compares perplexities; nats per token are what stands in the exponent.",
+        "This compares perplexities. A perplexity is the exponential of the loss; return nats per "
+        "token.",
         with_loss(lambda logits, targets: F.cross_entropy(logits, targets).exp()),
         same_result=(adding(lambda *args: math.exp(added_loss(*args))),),
     ),
     Misconception(
         "window_alone",
-        "What counts is how good the windowed model is.",
-        "This is the whole loss with the window; what the window adds is the difference from the "
-        "loss without it.",
+        "What counts is the loss with the window.",
+        "This is the loss with the window. The window adds its difference from the loss with the "
+        "full context.",
         adding(lambda full, window, targets: F.cross_entropy(window, targets)),
     ),
     Misconception(
         "shifted",
         "Logits predict the next token, so the targets move by one.",
-        "Row t and targets[t] belong together already; moved by one more, every row is judged by "
-        "another row's token.",
+        "Row t already belongs to targets[t]. Shifted by one more, each row is scored with another "
+        "row's target.",
         adding(lambda full, window, targets: added_loss(full[:-1], window[:-1], targets[1:])),
     ),
 )

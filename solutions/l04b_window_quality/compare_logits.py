@@ -1,4 +1,4 @@
-"""Exercise 4b.1: what a window costs on a known text."""
+"""Exercise 4b.1: what a window costs on an existing text."""
 
 import math
 import random
@@ -22,9 +22,9 @@ from solutions.l04b_window_quality._measures import ADDED_LOSS, AGREEMENT, picke
 def compare_logits(
     full_logits: Tensor, window_logits: Tensor, targets: Tensor
 ) -> tuple[float, float]:
-    """Return `(agreement, nll_delta)`: what a window costs on a known text."""
-    # Agreement sees only the first place of each row; the likelihood of the text sees every change
-    # in what the model expects, and no lucky draw can flatter it.
+    """Return `(agreement, nll_delta)`: what a window costs on an existing text."""
+    # Agreement compares only the most likely token of each row. The loss sees every change in what
+    # the model expects, and no random draw can flatter it.
     same = full_logits.argmax(1) == window_logits.argmax(1)  # (T,)
     added = F.cross_entropy(window_logits, targets) - F.cross_entropy(full_logits, targets)
     return same.float().mean().item(), added.item()
@@ -63,25 +63,23 @@ def shifts_the_logits(full: Tensor, window: Tensor, targets: Tensor) -> tuple[fl
 FORMS = (
     Misconception(
         "not_two",
-        "What counts is the likelihood.",
+        "Only the loss counts.",
         "Return two numbers: `return agreement, nll_delta`.",
         matches=lambda got, wanted: not isinstance(got, tuple) or len(got) != 2,
         examples=(lambda *args: compare_logits(*args)[1],),
     ),
     Misconception(
         "not_floats",
-        "A table holds text.",
-        lambda got, wanted: (
-            f"Both are numbers (floats); these are {a_kind(got[0])} and {a_kind(got[1])}."
-        ),
+        "The numbers go into a table, so I return text.",
+        lambda got, wanted: f"Return two floats; these are {a_kind(got[0])} and {a_kind(got[1])}.",
         matches=lambda got, wanted: any(as_number(part) is None for part in got),
         examples=(lambda *args: tuple(map(str, compare_logits(*args))),),
     ),
     Misconception(
         "not_finite",
-        "log(sum(exp(x))) is what it says.",
-        "This is not finite: e to the power of a large logit is more than a float32 holds, and the "
-        "probability of an unlikely token rounds to 0: work with logarithms all the way.",
+        "I can compute log(sum(exp(x))) as it is written.",
+        "This is not finite. The exponential of a large logit overflows float32, and the "
+        "probability of an unlikely token rounds to 0: stay with logarithms, as log_softmax does.",
         matches=lambda got, wanted: not all(map(math.isfinite, got)),
         examples=(
             with_loss(
@@ -92,13 +90,15 @@ FORMS = (
         ),
     ),
 )
-IN_PLACE = Misconception("in_place", "Shifted logits say the same.", examples=(shifts_the_logits,))
+IN_PLACE = Misconception(
+    "in_place", "Shifting the logits in place changes nothing.", examples=(shifts_the_logits,)
+)
 
 # --- drawing ------------------------------------------------------------------------------------
 
 
 def draw_logits(name: str, args: Args) -> str:
-    """The call, with small logits in full, large ones as shapes."""
+    """The call, with small logits in full and large ones as shapes."""
     full, window, targets = args
     call = f"{name}(full_logits, window_logits, targets)"
     if full.numel() > 20:
@@ -127,7 +127,7 @@ SURE_OF_ELSE = torch.tensor([[100.0, 0.0, 30.0], [10.0, 0.0, 150.0]])
 
 
 def readings(rng: random.Random, length: int, vocab: int) -> Args:
-    """Random logits of two readings that resemble each other, and targets."""
+    """Random logits of two similar readings, and targets."""
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
     full = torch.randn(length, vocab, generator=generator) * 2  # (T, V)
     window = full + torch.randn(length, vocab, generator=generator)  # (T, V)
@@ -155,14 +155,14 @@ JUDGE = Fusing(
         look_at(
             0,
             AGREEMENT,
-            "Agreement is the share of rows in which both readings find the same token most "
-            "likely.",
+            "Agreement is the share of rows in which the same token is the most likely one in both "
+            "readings.",
         ),
         look_at(
             1,
             ADDED_LOSS,
-            "nll_delta is how much worse the text is predicted with the window: the mean negative "
-            "log likelihood of its tokens, next to the one without a window.",
+            "nll_delta is the mean negative log likelihood of the targets with the window, minus "
+            "the one with the full context.",
         ),
     ),
     evidence=[readings(random.Random(seed), 40, 6) for seed in (4, 5, 6)],
@@ -177,14 +177,14 @@ EXERCISE = Exercise(
         signature="compare_logits(full_logits: torch.Tensor, window_logits: torch.Tensor, targets: "
         "torch.Tensor) -> tuple[float, float]",
         rules=(
-            "The model has read a text twice, with its full context and with a window. Row t of "
-            "each logits (T, V), of any size, is what it expects next at one place; `targets` (T,) "
-            "are the tokens that really came next there.",
-            "`agreement` is the share of rows, from 0 to 1, in which both times the same token is "
-            "the most likely one.",
+            "The model has read a text twice, with its full context and under a window. Row t of "
+            "each logits (T, V) says what it expects next at position t. `targets` (T,) are the "
+            "tokens that really came next.",
+            "`agreement` is the share of rows, from 0 to 1, whose most likely token is the same in "
+            "both.",
             "`nll_delta` is how much the window adds to the mean negative log likelihood of "
-            "`targets`, in nats per token; below 0 where the window helps.",
-            "Returns `(agreement, nll_delta)`, two plain numbers.",
+            "`targets`, in nats per token. It is negative where the window helps.",
+            "Returns `(agreement, nll_delta)`, two floats.",
         ),
         args=(
             torch.tensor([[2.0, 0.0], [1.0, 0.0]]),
@@ -192,14 +192,20 @@ EXERCISE = Exercise(
             torch.tensor([0, 0]),
         ),
         result=(0.5, 1.0),
+        call="compare_logits(full_logits=[[2, 0], [1, 0]],\n"
+        "               window_logits=[[0, 2], [1, 0]], targets=[0, 0])",
+        steps=(
+            "In row 0 token 0 is the most likely one with the full context, and token 1 under the "
+            "window. In row 1 it is token 0 in both. One row of two agrees.",
+            "The log likelihood of target 0 falls by 2 nats in row 0 and by nothing in row 1.",
+        ),
     ),
     hints=(
-        "Which of the two numbers needs the text, and which only the two readings?",
+        "Which of the two numbers needs the targets, and which only the two readings?",
         "Agreement: compare the argmax of each row. Loss: the cross entropy of logits and targets "
         "is the mean negative log likelihood.",
-        "A mean of True and False, once they are numbers, is a share. cross_entropy of "
-        "torch.nn.functional takes logits and targets as they are; take it twice, and think about "
-        "which of the two is subtracted so that a cost is above 0.",
+        "The mean of True and False, converted to numbers, is a share. Take torch.nn.functional's "
+        "cross_entropy of each reading, and subtract so that a cost is positive.",
     ),
     right=(compare_logits, by_hand, with_log_softmax),
     misconceptions=(*FORMS, *AGREEMENT, *ADDED_LOSS, IN_PLACE),

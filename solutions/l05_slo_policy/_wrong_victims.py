@@ -36,7 +36,7 @@ def selecting(
     eligible: Callable[[Sequence[SloView]], Sequence[SloView]] = not_immune,
     order: Callable[[Sequence[SloView]], Sequence[SloView]] = by_urgency,
 ) -> SelectVictim:
-    """The rules but for what is given."""
+    """The rules, with the given parts replaced."""
 
     def answer(candidate: SloView, running: list[SloView], margin: float, mode: str) -> int | None:
         left = order(eligible(running))
@@ -104,9 +104,9 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "margin_on_negative_scores",
-        "Beats it by the margin.",
+        "The candidate wins by the margin.",
         "A negative score times the margin is even lower, so the less urgent of two doomed "
-        "requests passes the bar: look at the signs first.",
+        "requests passes the bar: compare the signs first.",
         selecting(
             lambda candidate, incumbent, margin: candidate.edf_score > margin * incumbent.edf_score
         ),
@@ -121,8 +121,8 @@ MISCONCEPTIONS = (
     Misconception(
         "doomed_incumbent_kept",
         "Scores below 0 do not count.",
-        "The incumbent is doomed and misses its deadline whatever you do, while the candidate can "
-        "still meet its own: give the candidate the time.",
+        "The incumbent is doomed and misses its deadline in any case; the candidate can still meet "
+        "its own, so it gets the time.",
         selecting(
             lambda candidate, incumbent, margin: (
                 incumbent.slack_us >= 0 and beats(candidate, incumbent, margin)
@@ -142,14 +142,14 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "ignores_rule_1",
-        "The most urgent runs.",
-        "A running request that was preempted once is immune: preempted by one urgent request "
-        "after the other, it would never finish.",
+        "The most urgent request runs.",
+        "A running request that was preempted once is immune: one urgent request after the other "
+        "would preempt it, and it would never finish.",
         selecting(eligible=list),
     ),
     Misconception(
         "all_immune",
-        "If all are immune, one has to go.",
+        "If all are immune, one is preempted all the same.",
         "When all running requests are immune, none can be preempted: the answer is None, and the "
         "candidate waits.",
         selecting(eligible=lambda running: not_immune(running) or running),
@@ -177,7 +177,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "victim_is_the_incumbent",
-        "The one that is beaten goes.",
+        "The incumbent is the victim.",
         "The incumbent decides whether a request is preempted; the victim is the least urgent "
         "running request in both modes.",
         selecting(victim=lambda order, incumbent: incumbent.id),
@@ -185,7 +185,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_margin",
         "More urgent is more urgent.",
-        "A little more urgent is not enough, since the victim's computed work is lost: the "
+        "Slightly more urgent is not enough, since the victim's computed work is lost: the "
         "candidate has to be more than `margin` times as urgent.",
         hopeful(lambda candidate, incumbent, margin: candidate.edf_score > incumbent.edf_score),
     ),
@@ -200,8 +200,8 @@ MISCONCEPTIONS = (
     Misconception(
         "just_the_margin",
         "At least the margin.",
-        "Exactly `margin` times as urgent is not yet more than that, or with a margin of 1 two "
-        "equals would preempt each other.",
+        "Exactly `margin` times as urgent is not enough: with a margin of 1 two equal requests "
+        "would preempt each other.",
         hopeful(
             lambda candidate, incumbent, margin: candidate.edf_score >= margin * incumbent.edf_score
         ),
@@ -209,23 +209,25 @@ MISCONCEPTIONS = (
     Misconception(
         "by_slack",
         "Most slack, least urgent.",
-        "The slack does not give the order: `edf_score` does, and of two requests that can make it "
-        "the one with more slack may be the more urgent.",
+        "`edf_score` gives the order, and the slack does not: of two requests that can meet their "
+        "deadlines, the one with more slack may be more urgent.",
         selecting(order=lambda views: sorted(views, key=lambda each: (each.slack_us, each.id))),
     ),
     Misconception(
         "tie",
         "`min` finds the least urgent.",
-        "Among equals the lower id is the more urgent, so the victim is the one with the highest "
+        "Among equals the lower id is more urgent, so the victim is the request with the highest "
         "id.",
         selecting(victim=lambda order, incumbent: min(order, key=lambda each: each.edf_score).id),
     ),
     Misconception(
         "never",
-        "Nothing is interrupted.",
+        "No running request is interrupted.",
         "Without a `return` the answer is None as well, so nothing is ever preempted: a candidate "
         "that could still meet its deadline waits for a whole pass of requests with time to spare.",
         lambda *args: None,
     ),
-    Misconception("in_place", "Runners are best in order.", examples=(sorts_the_runners,)),
+    Misconception(
+        "in_place", "Sorting the list in place is simplest.", examples=(sorts_the_runners,)
+    ),
 )

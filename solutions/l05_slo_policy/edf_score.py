@@ -1,4 +1,4 @@
-"""Exercise 5.3: how urgent a request is."""
+"""Exercise 5.2: how urgent a request is."""
 
 import math
 import random
@@ -19,8 +19,8 @@ Score: TypeAlias = Callable[[float, int], float]
 
 def edf_score(slack: float, time_to_deadline: int) -> float:
     """Return the score of a request, from -1 to 1: the higher goes first."""
-    # The slack says whether there is hope and the deadline how soon; so the doomed sort below
-    # all others, whatever the time. At the deadline itself 1 / time would be a division by zero.
+    # The sign of the slack puts doomed requests below all others, and the time to the deadline
+    # orders the rest. At the deadline itself 1 / time would be a division by zero.
     size = 1 / max(abs(time_to_deadline) / 1000, 1)
     return size if slack >= 0 else -size
 
@@ -66,7 +66,7 @@ def doomed_get(score: Callable[[int], float]) -> Score:
 DIVIDES_BY_ZERO = Misconception(
     "divides_by_zero",
     "One over the time.",
-    "Every request that is late passes its deadline, and there the time left is 0: count it as at "
+    "Every late request passes its deadline, and there the time left is 0: count the time as at "
     "least 1 ms before you divide by it.",
     examples=(lambda slack, left: (1 if slack >= 0 else -1) / abs(left / 1000),),
 )
@@ -74,27 +74,27 @@ MISCONCEPTIONS = (
     not_a_number("edf_score", "A rank is a tuple.", lambda slack, left: (slack >= 0, abs(left))),
     not_finite(
         "edf_score",
-        "None of the doomed has a score.",
+        "A doomed request has no score.",
         lambda slack, left: edf_score(slack, left) if slack >= 0 else math.nan,
     ),
     DIVIDES_BY_ZERO,
     Misconception(
         "not_clamped",
         "Only 0 is a problem.",
-        "At the deadline the time left is 0 and just around it next to nothing, so the score would "
-        "grow beyond all bounds: count a time as at least 1 ms.",
+        "The time left is 0 at the deadline and tiny just around it, so the score would grow "
+        "without bound: count a time as at least 1 ms.",
         sized(lambda slack, left: 1 / abs(left / 1000) if left else 0.0),
     ),
     Misconception(
         "clamp_of_1_us",
-        "At least 1 of whatever it is in.",
+        "At least 1, in the unit of the argument.",
         "A time counts as at least 1 ms, which is 1000 us; with 1 us, a request at its deadline "
         "would beat all others by any margin.",
         sized(lambda slack, left: 1000 / max(abs(left), 1)),
     ),
     Misconception(
         "per_us",
-        "One over the time, as it comes.",
+        "One over the argument.",
         "The time comes in microseconds and the score is per millisecond: divide the time by 1000 "
         "before you divide by it.",
         sized(lambda slack, left: 1 / max(abs(left), 1)),
@@ -103,40 +103,40 @@ MISCONCEPTIONS = (
     Misconception(
         "sign_of_the_time",
         "Negative is past the deadline.",
-        "A deadline that is still ahead does not mean that it can be met: the sign comes from the "
-        "slack, which has the work in it.",
+        "A deadline that is still ahead may be impossible to meet: the sign comes from the slack, "
+        "which counts the remaining work.",
         sized(size, lambda slack, left: left >= 0),
     ),
     Misconception(
         "ignores_slack",
         "The nearest deadline first.",
-        "Without a sign the doomed are as urgent as requests that can be saved: below a slack of 0 "
-        "the score is negative.",
+        "Without a sign, doomed requests are as urgent as requests that can be saved: with a slack "
+        "below 0 the score is negative.",
         sized(size, lambda slack, left: True),
     ),
     Misconception(
         "sign",
         "Trouble is urgent.",
-        "The sign is turned round: a slack of 0 or more makes it positive.",
+        "The sign is reversed: a slack of 0 or more makes it positive.",
         sized(size, lambda slack, left: slack < 0),
     ),
     Misconception(
         "slack_for_time",
         "Least slack first.",
-        "The size comes from the time to the deadline; the slack gives the sign alone.",
+        "The size comes from the time to the deadline; the slack gives only the sign.",
         sized(lambda slack, left: 1 / max(abs(slack) / 1000, 1)),
     ),
     Misconception(
         "order_of_the_doomed",
         "Doomed is doomed.",
-        "Among the doomed, too, the score has the size 1 / time in milliseconds: the nearer the "
-        "deadline, missed or not, the further down.",
+        "The score of a doomed request, too, has the size 1 / time in milliseconds: the nearer its "
+        "deadline, missed or not, the lower it ranks.",
         doomed_get(lambda left: -1.0),
     ),
     Misconception(
         "zero_is_doomed",
         "Positive is above 0.",
-        "With a slack of exactly 0 the request still makes it: that counts as positive.",
+        "With a slack of exactly 0 the request still meets its deadline: 0 counts as positive.",
         sized(size, lambda slack, left: slack > 0),
     ),
 )
@@ -146,8 +146,8 @@ MISCONCEPTIONS = (
 JUDGE = Comparison(
     lambda slack, left: Near(edf_score(slack, left)),
     MISCONCEPTIONS,
-    "The sign says whether the request can still make it, the size how near its deadline is in "
-    "milliseconds.",
+    "The sign says whether the request can still meet its deadline; the size says how near that "
+    "deadline is, in milliseconds.",
     draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else show(value),
     evidence=[
         *((5_000, 80_000), (-5_000, 80_000), (-90_000, -30_000), (0, 40_000), (300, 500)),
@@ -171,8 +171,8 @@ def any_times(rng: random.Random) -> list[Args]:
 BOTH_SAY_1 = "at 1 ms both branches say 1"
 
 EXERCISE = Exercise(
-    number=3,
-    title="What goes first",
+    number=2,
+    title="Which request goes first",
     minutes=6,
     points=2,
     task=Task(
@@ -180,9 +180,9 @@ EXERCISE = Exercise(
         rules=(
             "`slack` and `time_to_deadline` are in microseconds; once the deadline is past, "
             "`time_to_deadline` is below 0.",
-            "Returns a score from -1 to 1: the higher goes first.",
-            "Its sign says whether the request can still make it: it is the sign of `slack`, where "
-            "0 counts as positive.",
+            "Returns a score from -1 to 1: the request with the higher score goes first.",
+            "The score has the sign of `slack`, where 0 counts as positive: it says whether the "
+            "request can still meet its deadline.",
             "Its size says how near the deadline is, ahead or past: 1 divided by the distance in "
             "milliseconds.",
             "A deadline nearer than 1 ms counts as 1 ms away.",
@@ -191,12 +191,12 @@ EXERCISE = Exercise(
         result=0.05,
     ),
     hints=(
-        "Two questions, two arguments: which one says whether there is hope, and which one how "
-        "soon it is over?",
-        "Work out the size first, always positive, from the time to the deadline alone. Then give "
-        "it the sign of the slack.",
-        "Before you divide 1 by it, the time has to lose its sign, become milliseconds and be at "
-        "least 1. The slack decides whether a minus stands in front, and nothing else.",
+        "Which of the two arguments says whether the deadline can be met, and which one says how "
+        "soon it comes?",
+        "Compute the size first, always positive, from the time to the deadline. Then give it the "
+        "sign of the slack.",
+        "Take the absolute time, in milliseconds and at least 1, and divide 1 by it. The slack "
+        "decides only the sign.",
     ),
     right=(edf_score, with_copysign, by_cases),
     misconceptions=MISCONCEPTIONS,

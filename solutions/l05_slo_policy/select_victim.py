@@ -1,4 +1,4 @@
-"""Exercise 5.4: which running request to preempt, if any."""
+"""Exercise 5.3: which running request to preempt, if any."""
 
 import random
 from dataclasses import replace
@@ -27,8 +27,8 @@ def select_victim(
     candidate: SloView, running: list[SloView], margin: float, mode: str
 ) -> int | None:
     """Return the id of the request to preempt for `candidate`, or None for no preemption."""
-    # The signs go first. A margin asks for more only where scores are positive: times 1.2, a score
-    # of -0.010 becomes -0.012, and a candidate with -0.011, less urgent, would pass.
+    # Compare the signs first. A margin raises the bar only where scores are positive: 1.2 times
+    # -0.010 is -0.012, and a less urgent candidate with -0.011 would pass.
     candidates = [runner for runner in running if runner.num_preemptions == 0]
     candidates.sort(key=lambda runner: (-runner.edf_score, runner.id))
     if candidate.slack_us < 0 or not candidates:
@@ -93,7 +93,7 @@ JUDGE = Comparison(
     select_victim,
     MISCONCEPTIONS,
     "A preemption is worth its price when it saves the candidate and takes time from a request "
-    "that has more of it, or that misses its deadline anyway.",
+    "that has more time, or that misses its deadline anyway.",
     evidence=any_moments(random.Random(5), 40),
 )
 
@@ -234,7 +234,7 @@ BEATEN_ANYWAY = "a doomed incumbent scores below 0, and the candidate above"
 BEATS_THE_DOOMED = "a candidate that can make it beats a doomed incumbent anyway"
 
 EXERCISE = Exercise(
-    number=4,
+    number=3,
     title="Which request is preempted",
     minutes=14,
     points=4,
@@ -247,13 +247,13 @@ EXERCISE = Exercise(
             "`running` are the requests that run now, in any order; the list may be empty. A "
             "running request that was preempted before (`num_preemptions` above 0) is immune: "
             "leave it out of everything that follows.",
-            "The higher `edf_score` is the more urgent; among equals, the lower `id` is.",
+            "A higher `edf_score` is more urgent; among equal scores, the lower `id` is.",
             "Compare the candidate with one running request, the incumbent: the most urgent one if "
             '`mode` is "conservative", the least urgent one if it is "aggressive".',
             "A request with a `slack_us` below 0 is doomed: it misses its deadline anyway. Its "
             "`edf_score` is negative.",
-            "Nothing is preempted for a doomed candidate. A doomed incumbent never protects the "
-            "running requests from a candidate that can still meet its deadline.",
+            "If the candidate is doomed, nothing is preempted. If only the incumbent is doomed, a "
+            "running request is preempted.",
             "If both can meet their deadlines, the candidate's score has to be more than `margin` "
             "(at least 1) times the incumbent's.",
             "Returns the `id` of the request to preempt, or None for no preemption. The victim is "
@@ -263,14 +263,14 @@ EXERCISE = Exercise(
         result=5,
     ),
     hints=(
-        "Multiply a score of -0.010 by 1.2. Has the bar become higher or lower? So what has to be "
-        "known before the margin is used?",
+        "Multiply a score of -0.010 by 1.2. Is the bar higher or lower now? So what do you have to "
+        "know before you use the margin?",
         "Leave out the immune requests first. Then there are four cases, the candidate and the "
         "incumbent each doomed or not: write down what happens in each. Only one of them needs the "
         "margin.",
-        "Sort the requests that are not immune once, by score from the highest and by id among "
-        "equals. In both modes the incumbent stands at one end of that list, and the victim always "
-        "stands at the same end.",
+        "Sort the requests that are not immune once: highest score first, lowest id first among "
+        "equals. The incumbent is the first or the last of that list, depending on the mode; the "
+        "victim is always the last.",
     ),
     right=(select_victim, by_four_cases, by_loop),
     misconceptions=MISCONCEPTIONS,

@@ -1,4 +1,4 @@
-"""Exercise 5.2: how much time a request has to spare."""
+"""Exercise 5.1: how much time a request has to spare."""
 
 import math
 import random
@@ -16,8 +16,8 @@ from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 
 def slack(now: int, deadline: int, total: int, done: int, a: float, c: float) -> float:
     """Return how much time a request has to spare before its deadline, in microseconds."""
-    # What is done costs nothing any more. A runner that is charged for its whole prompt looks
-    # doomed in the middle of its pass, and is thrown away just before it would have made it.
+    # Only the remaining work still costs time. A running request that is charged for its whole
+    # prompt looks doomed in the middle of its pass, and is aborted just before it would finish.
     left = total - done
     work_us = a * left + c if left > 0 else 0
     return deadline - now - work_us
@@ -55,7 +55,7 @@ MISCONCEPTIONS = (
     not_a_number("slack", "Late or not?", lambda *args: slack(*args) >= 0),
     not_finite(
         "slack",
-        "What is done has all the time there is.",
+        "A finished request has unlimited time.",
         lambda now, deadline, total, done, a, c: (
             slack(now, deadline, total, done, a, c) if done < total else math.inf
         ),
@@ -63,35 +63,35 @@ MISCONCEPTIONS = (
     Misconception(
         "ignores_progress",
         "A prefill takes what it takes.",
-        "Charged for its whole prompt, a runner looks doomed although it is about to finish: only "
-        "total - done tokens are still to be computed.",
+        "A running request that is charged for its whole prompt looks doomed although it is about "
+        "to finish: only total - done tokens are still to be computed.",
         charging(lambda total, done, a, c: pass_us(total, a, c)),
     ),
     Misconception(
         "forgets_c",
         "Time is tokens.",
-        "A pass costs c before its first token: short prompts look as if they had time although "
-        "they have none.",
+        "Every pass also costs c. Without it, short prompts seem to have time that they do not "
+        "have.",
         charging(lambda total, done, a, c: a * (total - done)),
     ),
     Misconception(
         "forgets_now",
-        "The deadline is the time there is.",
-        "The deadline is a point in time; how long there is until then depends on `now`.",
+        "The deadline is the time that is left.",
+        "The deadline is a point in time; the time until then depends on `now`.",
         lambda now, *rest: slack(0, *rest),
     ),
     Misconception(
         "sign",
-        "How late it will be.",
-        "The sign is turned round: time to spare counts above 0, and a request that is short of "
-        "time has less than 0.",
+        "Slack is how late the request will be.",
+        "The sign is reversed: a request with time to spare has a slack above 0, and one that is "
+        "short of time a slack below 0.",
         lambda *args: -slack(*args),
     ),
     Misconception(
         "done_twice",
-        "What is done shortens the work, and its time was saved.",
-        "What is done leaves less to compute, and that is all it changes: it was taken off twice "
-        "here.",
+        "The done tokens shorten the work, and their time was saved.",
+        "The done tokens leave less to compute, and that is all they change. Here they are "
+        "subtracted twice.",
         charging(lambda total, done, a, c: pass_us(total - done, a, c) - a * done),
     ),
     Misconception(
@@ -103,8 +103,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_work",
         "Time until the deadline.",
-        "This is the time to the deadline; the slack is what remains of it once the tokens that "
-        "are left are computed.",
+        "This is the time to the deadline. The slack is what remains of it after the remaining "
+        "tokens are computed.",
         charging(lambda total, done, a, c: 0),
     ),
 )
@@ -126,8 +126,7 @@ def any_requests(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     lambda *args: Near(slack(*args), scale=1000),  # computed in any unit
     MISCONCEPTIONS,
-    "The slack is what is left of the time until the deadline once the work that is still to do "
-    "has had its share.",
+    "The slack is the time until the deadline minus the predicted time of the remaining work.",
     evidence=[
         (0, 90_000, 400, 0, 100.0, 10_000.0),
         (70_000, 90_000, 400, 300, 100.0, 10_000.0),
@@ -138,7 +137,7 @@ JUDGE = Comparison(
 )
 
 EXERCISE = Exercise(
-    number=2,
+    number=1,
     title="Time to spare",
     minutes=6,
     points=2,
@@ -146,24 +145,25 @@ EXERCISE = Exercise(
         signature="slack(now: int, deadline: int, total: int, done: int, a: float, c: float) "
         "-> float",
         rules=(
-            "It is `now`, and `done` of the request's `total` tokens need no more computing.",
+            "At the time `now`, `done` of the request's `total` tokens are computed.",
             "A pass over n tokens takes a * n + c microseconds, and no time at all if there is no "
             "token to compute.",
-            "Returns the slack: what remains of the time until `deadline` when the work that is "
-            "still to do is paid for.",
-            "Below 0 the request is doomed: it misses its deadline even if it runs from now on.",
-            "`now` and `deadline` are in microseconds, as is the result, rounded or not.",
+            "Returns the slack: the time until `deadline` minus the time of a pass over the "
+            "remaining tokens.",
+            "A slack below 0 means that the request is doomed: it misses its deadline even if it "
+            "runs from now on.",
+            "`now`, `deadline` and the result are in microseconds. Rounding is allowed.",
         ),
         args=(20_000, 90_000, 400, 0, 100.0, 10_000.0),
         result=20_000.0,
     ),
     hints=(
-        "A request has computed 300 of its 400 tokens. What does it still have to pay for, and "
-        "what has it paid already?",
-        "The time to the deadline is deadline - now. A pass over how many tokens has to be taken "
-        "off it?",
-        "Only the tokens that are left cost a each. And look at a request that has none left: what "
-        "would a * n + c charge it for?",
+        "A request has computed 300 of its 400 tokens. Which work is still ahead of it, and which "
+        "is paid already?",
+        "The time to the deadline is deadline - now. A pass over how many tokens has to be "
+        "subtracted?",
+        "Only the remaining tokens cost a each. And look at a request without remaining tokens: "
+        "what would a * n + c charge it for?",
     ),
     right=(slack, of_the_finish, in_whole_microseconds),
     misconceptions=MISCONCEPTIONS,

@@ -149,31 +149,31 @@ def test_every_decision_marks_its_case_and_its_scores_are_to_scale(show):
         return middle(picture.locator(f".sn-gp-{kind}"))
 
     assert (at("bar") - at("zero")) / (at("ring") - at("zero")) == pytest.approx(1.2, abs=0.02)
-    assert (at("waiter") - at("zero")) / (at("ring") - at("zero")) == pytest.approx(2, abs=0.03)
+    assert (at("candidate") - at("zero")) / (at("ring") - at("zero")) == pytest.approx(2, abs=0.03)
     assert picture.locator(".sn-gp-victim").count() == 1
     focus_toolbar(page)
     marked = []
     for number in range(5):
         here = page.locator(".sn-gp-here")
         marked.append(here.text_content() if here.count() else None)
-        if number == 3:  # a doomed reference: the margin reaches down
-            assert at("bar") < at("waiter") < at("ring") < at("zero")
-            assert picture.get_by_text("1.2 × reference: lower, not higher").is_visible()
+        if number == 3:  # a doomed incumbent: the margin reaches down
+            assert at("bar") < at("candidate") < at("ring") < at("zero")
+            assert picture.get_by_text("1.2 × incumbent: lower, not higher").is_visible()
         for line in page.locator(".sn-gp-bar").all():
             roles = [box(role) for role in page.locator(".sn-gp-role").all()]
             assert roles
             assert not [role for role in roles if role[0] < box(line)[0] < role[1]]
         press(page, "ArrowRight")
     assert marked == [
-        "this case: Preempt if the waiter's score is more than 1.2 times the reference's.",
+        "this case: Preempt if the candidate's score is more than 1.2 times the incumbent's.",
         "this case: Keep: nothing is sacrificed for a request that cannot be saved.",
-        "this case: Preempt: the reference misses its deadline anyway.",
+        "this case: Preempt: the incumbent misses its deadline anyway.",
         "this case: Keep: no order rescues either of them.",
         None,
     ]
     assert picture.locator(".sn-gp-immune").count() == 1
     assert page.locator(".sn-chip").text_content() == "aggressive, margin 1.2"
-    assert live(page).endswith("there is none to measure it by. Nothing gives way.")
+    assert live(page).endswith("there is no incumbent. Nothing gives way.")
 
 
 def test_the_ladder_is_climbed_one_fix_at_a_time_and_its_bars_are_to_scale(show):

@@ -29,17 +29,17 @@ from nanogpt.figures import curves as figures
 from nanogpt.figures.drawing import (
     course_style,
     curve,
-    curve_names,
     distribution,
     label_axes,
     mark,
+    named_curves,
     new_figure,
     points_of,
     save,
     set_title,
 )
 from nanogpt.fleet.__main__ import main as fleet
-from nanogpt.fleet.presets import ADAPTIVE, FIFO
+from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
 from nanogpt.request import Request
@@ -202,7 +202,7 @@ def test_curves_of_a_run_are_its_records(trace):
     assert points(held, "mine") == [(step.step, step.kv_after) for step in trace.steps]
     assert "KV budget: 60." in sentence(held.axes[0])
     costs = figures.step_cost([(8, 500)], {"a line": [(8, 520)]}, "Cost")
-    assert [points(costs, name) for name in curve_names(costs)] == [[(8, 0.5)], [(8, 0.52)]]
+    assert [points(costs, name) for name in named_curves(costs)] == [[(8, 0.5)], [(8, 0.52)]]
     mean = summary(trace)
     bill = bill_chart({"a CPU": {"whole prompts": mean, "budget 8": mean}})
     assert points(bill, "chunks, by budget") == [(mean.worst_itl_us / 1000, mean.tokens_per_s)]

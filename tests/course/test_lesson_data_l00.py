@@ -1,14 +1,17 @@
-"""Behind lesson 0: what it says of two answers, and of steps that no run takes."""
+"""Behind lesson 0: what it says of two answers, steps that no run takes, and its numbers."""
 
 import pytest
 import torch
 from answers import worked
+from support import ROOT
 
 from course.lesson_data.l00_batching import batching_side, engine_finish_steps
-from course.lesson_data.l00_kv_cache import Cache, bug_or_rounding, your_text
-from nanogpt import Policies, encode, load_model
+from course.lesson_data.l00_kv_cache import Cache, your_text
+from nanogpt import encode, load_model
+from nanogpt.clock import LARGE_GPU, SERVER_CPU
 
 next_inputs, cached_attention = worked("l00.next_inputs"), worked("l00.cached_attention")
+LESSON = (ROOT / "lessons" / "l00_kv_cache.py").read_text(encoding="utf-8")
 PROMPT = encode("ROMEO:\nBut soft, what light through yonder window ")
 
 
@@ -32,18 +35,43 @@ def only_new_letters(tokens, num_cached):
 @pytest.mark.process
 def test_two_answers_write_the_oracle_s_text_and_the_one_that_writes_another_is_named():
     said = your_text(write, PROMPT, next_inputs, cached_attention)
-    assert "**This text was written with your two functions.**" in said
+    assert "**Your two functions wrote this text.**" in said
     said = your_text(write, PROMPT, only_new_letters, cached_attention)
     assert "the oracle writes another" in said
-    assert "The difference is made by `next_inputs`: " in said
+    assert "The difference comes from `next_inputs`, " in said
 
     def nothing(tokens, num_cached):
         return tokens[len(tokens) :]
 
     said = your_text(write, PROMPT, nothing, cached_attention)
     assert said.startswith("The run stopped: your write raised UnboundLocalError on its line 9")
-    broken = {"broken": Policies(chunk_inputs=lambda tokens, cursor, n: 1 / 0)}
-    assert bug_or_rounding(PROMPT, broken).startswith("The run stopped: ")
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the table in the lesson's text whose first heading is this."""
+    _, _, rest = LESSON.partition(f"| {heading} |")
+    rows = rest.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip(" |").split("|")] for row in rows]
+
+
+def test_the_numbers_of_the_page_are_those_of_the_presets_and_of_capacity():
+    presets = (SERVER_CPU, LARGE_GPU)
+    for preset, (_, *cells) in zip(presets, rows_of("modelled"), strict=True):
+        read_ms, token_us, overhead_ms = (float(cell.split()[0]) for cell in cells)
+        assert (read_ms * 1000, token_us) == (preset.floor_us, preset.token_us)
+        assert overhead_ms == pytest.approx(preset.fixed_us / 1000, abs=0.005)
+    for decodes, *cells in rows_of("decodes in the step"):
+        costs_us = [
+            each.fixed_us + max(each.floor_us, int(decodes) * each.token_us) for each in presets
+        ]
+        expected = [(f"{us / 1000:.1f} ms", f"{int(decodes) / us * 1e6:,.0f}") for us in costs_us]
+        assert cells == [cell for pair in expected for cell in pair]
+    rows = rows_of("KV bytes per token | ITL limit")
+    assert len(rows) == 4
+    for kv_bytes, limit, *cells, _ in rows:
+        gpu = (80 * 10**9, 16 * 10**9, int(kv_bytes.split()[0].replace(",", "")), 3_350_000, 32)
+        found = worked("l00.capacity")(*gpu, 1000, 200, int(limit.split()[0]) * 1000)
+        assert cells == [f"{number:,.0f}" for number in found]
 
 
 def test_the_steps_of_an_engine_with_and_without_continuous_batching_are_drawn():

@@ -1,23 +1,28 @@
-"""Behind lesson 5: what it draws of any answer, and its recorded ladder."""
+"""Behind lessons 5 and 5b: what they draw of any answer."""
+
+import statistics
 
 import pytest
 
 from course.attempt import Attempt
-from course.lesson_data.l05_ladder import under_load, victim_decisions, victims_by, without_rule_1
 from course.lesson_data.l05_policy import (
     REPORT_AND_VOICE,
     fitted,
     passes,
     simulated,
+    sweep,
     your_slack,
 )
+from course.lesson_data.l05_victims import under_load, victim_decisions, victims_by, without_rule_1
 from course.registry import exercise
-from nanogpt.figures.drawing import curve_names
-from nanogpt.slo import policy, predictor
+from nanogpt.figures.drawing import named_curves
+from nanogpt.slo import policy
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.variants import (
     BATCHED,
     BATCHED_WITHOUT_RULE_1,
+    SUSPENDED,
+    UNPREEMPTED,
     doomed_pair,
 )
 
@@ -32,17 +37,11 @@ def not_written(*_):
     raise NotImplementedError
 
 
-def test_the_line_that_is_drawn_is_the_learners_beside_the_references():
-    for answer, names in (
-        (not_written, ["the reference's line"]),
-        (lambda points: (float("nan"), 0.0), ["the reference's line"]),
-        (predictor.fit_ttft, ["your line"]),
-        (lambda points: [40.0, 0], ["your line", "the reference's line"]),
-    ):
-        chart, said = fitted(attempted("l05.fit_ttft", answer))
-        assert curve_names(chart) == ["measured", *names, "a cubic"]
-        wanted = "0.0400 ms per token and 0.00 ms" if len(names) == 2 else "0.0405 ms per token"
-        assert wanted in said
+def test_the_fit_that_the_lesson_shows_is_the_line_that_is_drawn():
+    chart, said = fitted()
+    assert list(named_curves(chart)) == ["measured", "the line", "a cubic"]
+    line = statistics.linear_regression(*zip(*sweep(), strict=True))
+    assert f"{line.slope / 1000:.4f} ms per token and {line.intercept / 1000:.2f} ms" in said
 
 
 def test_slack_is_drawn_by_the_learners_function_or_not_at_all():
@@ -76,13 +75,14 @@ def test_a_run_that_goes_on_for_ever_or_fails_ends_in_a_sentence():
 
 def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():
     load = two_tier_load(seed=0, requests_per_s=4, duration_s=10)
-    said = under_load(load, {"slack": attempted("l05.slack", policy.slack)})
+    variants = (UNPREEMPTED, BATCHED, SUSPENDED)
+    said = under_load(load, {"slack": attempted("l05.slack", policy.slack)}, variants)
     assert said.startswith("In these runs `slack` came from you. ")
     assert said.count("like the reference") == 3
     attempts = {
         "slack": attempted("l05.slack", not_written),
         "select_victim": attempted("l05.select_victim", without_rule_1),
     }
-    said = under_load(load, attempts)
+    said = under_load(load, attempts, variants)
     assert "`select_victim` came from you and `slack` from the reference." in said
     assert "differs first in pass" in said

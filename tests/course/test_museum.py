@@ -3,7 +3,6 @@
 import importlib
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,13 +20,13 @@ from course.lesson_data import (
     l06_stage_ranks,
 )
 from course.lesson_data import l07_exhibits as blocks
-from course.lesson_data.l05_ladder import victims_by
+from course.lesson_data.l05_victims import victims_by
 from course.registry import exercise
 from nanogpt import GPT, Trace, generate, load_model
-from nanogpt.fleet.presets import ADAPTIVE, FIFO
+from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
 from nanogpt.policies.queueing import choose_victim
 from nanogpt.preemption import races
-from nanogpt.preemption.agreement import BY_STEP
+from nanogpt.preemption.monitor import write_step
 from nanogpt.preemption.runner import Runner
 
 
@@ -50,7 +49,7 @@ def test_a_check_names_the_misconception_of_each_exhibit():
         ("l03.full_mask", l03_exhibits.rows_that_see_nothing, "all_masked"),
         ("l03.full_mask", l03_exhibits.forgets_the_past, "past_padding_visible"),
         ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
-        ("l06.local_vote", races.FLAG.local_vote, "flag"),
+        ("l06.local_vote", races.flag_vote, "flag"),
         ("l06.preemption_point", races.leave_alone, "no_collective"),
         ("l06.preemption_point", races.leave_first, "leaves_first"),
     ]
@@ -155,7 +154,8 @@ def test_a_race_in_real_processes_ends_as_it_was_recorded(race: str):
 @pytest.mark.nightly
 def test_a_solution_in_the_place_of_the_wrong_piece_repairs_the_real_ranks(monkeypatch):
     monkeypatch.setattr(races, "keep_previous_step", worked("l06.rollback_step"))
-    monkeypatch.setattr(races, "FLAG", replace(BY_STEP, local_vote=worked("l06.local_vote")))
+    monkeypatch.setattr(races, "flag_vote", worked("l06.local_vote"))
+    monkeypatch.setattr(races, "write_flag", write_step)
     with Runner(2, timeout_s=5.0) as runner:
         assert l06_races.race_state(runner, True) == "the next step admitted requests [0, 1]"
         late = l06_stage_ranks.race_late_write(runner, True)

@@ -99,7 +99,7 @@ def test_a_pool_that_is_too_small_says_so_and_gives_nothing():
 # ---------------------------------------------------------------- any run of them
 
 NUM_BLOCKS, NUM_LAYERS = 9, 2
-CONFIG = ModelConfig(num_layers=NUM_LAYERS, num_heads=1, num_channels=2, context_len=16)
+CONFIG = ModelConfig(num_layers=NUM_LAYERS, num_heads=1, num_channels=2, max_model_len=16)
 PICK = st.integers(0, 9)
 TEXTS = st.lists(st.sampled_from([0, 0, 0, 1]), min_size=1, max_size=12)
 SALTS = st.sampled_from([None, None, None, "tenant"])

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from nanogpt.clock import SERVER_CPU, CostClock, CostModel, WallClock
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, CostModel, WallClock
 from nanogpt.trace import ForwardRecord
 
 ROUND = CostModel("round", True, 100.0, 50.0, 10.0, 1.0, 1)

@@ -26,10 +26,9 @@ from lockstep import arrivals_of, text_of
 
 from nanogpt import load_model
 from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.clock import CostClock
+from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
-from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.planning import Plan, plan_step
@@ -241,7 +240,7 @@ def poisoned_at(token: int) -> Any:
         ("fused", {"sliding_window": 8}),
     ],
 )
-def test_a_request_whose_logits_are_never_finite_is_given_up_and_the_others_are_served(
+def test_a_request_whose_logits_are_never_finite_is_aborted_and_the_others_are_served(
     executor: str, more: dict[str, int]
 ):
     engine = Engine(poisoned_at(64), EngineConfig(executor=executor, **more))
@@ -252,10 +251,10 @@ def test_a_request_whose_logits_are_never_finite_is_given_up_and_the_others_are_
     for turn in range(1, MAX_NONFINITE_STEPS + 1):
         with pytest.raises(ValueError, match="logits of request 0 are not finite") as refusal:
             engine.run([])
-        assert ("requests [0] were given up" in str(refusal.value)) == (turn == MAX_NONFINITE_STEPS)
-    assert (bad.status, bad.generated_tokens) == ("failed", [])
+        assert ("requests [0] were aborted" in str(refusal.value)) == (turn == MAX_NONFINITE_STEPS)
+    assert (bad.status, bad.generated_tokens) == ("aborted", [])
     trace = engine.run([])
-    assert trace.steps[0].given_up == (0,)
+    assert trace.steps[0].aborted == (0,)
     assert_equals_oracle([(0, request) for request in good])
     assert engine.cache.held_tokens() == 0
     with pytest.raises(ValueError, match="request 0 has been served before"):

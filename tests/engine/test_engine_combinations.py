@@ -189,7 +189,7 @@ def no_longer_than(seconds: float) -> Iterator[None]:
         }
     ),
 )
-def test_drafts_or_a_window_shared_prefixes_a_kv_budget_and_cancels_together(
+def test_drafts_or_a_window_shared_prefixes_a_kv_budget_and_aborts_together(
     arrivals: list[tuple[int, Request]],
     extra: dict[str, int],
     block_size: int,
@@ -226,14 +226,14 @@ def test_drafts_or_a_window_shared_prefixes_a_kv_budget_and_cancels_together(
             assert not (step.preempted and any(work.drafted for work in step.work))
             for request_id in [i for i, at in leavers.items() if at <= step.step]:
                 if request_id in engine.requests:
-                    engine.cancel(request_id)
+                    engine.abort(request_id)
                     engine.cache.check()
     assert steps <= most
     for _, request in arrivals:
         text = text_after(
             tuple(request.prompt_tokens), request.max_new_tokens, window=window, sinks=sinks
         )
-        assert request.status in ("done", "failed")
+        assert request.status in ("done", "aborted")
         assert request.status == "done" or request.id in leavers
         known = tuple(request.tokens_so_far)
         assert known == (text if request.status == "done" else text[: len(known)])

@@ -266,7 +266,7 @@ def test_what_an_engine_remembers_is_the_end_of_what_another_keeps(
     )
     assert some.steps == everything.steps[-keep_steps:]
     assert wait_reasons(some) == wait_reasons(everything)[-keep_steps:]
-    gone = {i for s in everything.steps[:-keep_steps] for i in (*s.finished, *s.given_up)}
+    gone = {i for s in everything.steps[:-keep_steps] for i in (*s.finished, *s.aborted)}
     assert some.requests == tuple(r for r in everything.requests if r.id not in gone)
 
 
@@ -276,13 +276,13 @@ def test_an_id_comes_again_with_all_its_tries_once_its_request_is_forgotten_and_
         poisoned = fake_request(0, 3, 2)
         engine.submit(poisoned)
         for _ in range(MAX_NONFINITE_STEPS):
-            assert poisoned.status != "failed"
+            assert poisoned.status != "aborted"
             with pytest.raises(ValueError, match="not finite"):
                 engine.step()
-        assert poisoned.status == "failed"
+        assert poisoned.status == "aborted"
         engine.submit(fake_request(1, 3, 2))
-        assert engine.step().given_up == (0,)
-        for i in (0, 1):  # given up in the last step, and running
+        assert engine.step().aborted == (0,)
+        for i in (0, 1):  # aborted in the last step, and running
             with pytest.raises(ValueError, match=f"there is a request {i} already; ids must be"):
                 engine.submit(fake_request(i, 3, 2))
         engine.run([])

@@ -28,7 +28,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def new_cache(*holders: int) -> KVCache:
-    size = TINY.context_len
+    size = TINY.max_model_len
     where = torch.float64, torch.device("cpu")
     cache = KVCache(TINY, 6, size, *where, Policies(), num_lanes=6)
     for request_id in holders:

@@ -80,7 +80,7 @@ def check_held(cache: Any, kind: str, computed: dict[int, int], rule: tuple[int,
             assert all(map(torch.equal, got, right))
             assert torch.equal(cache.held(i)[:, layer], torch.stack(right))
         num_blocks = len({p // BLOCK_SIZE for p in kept})
-        alive = {"slots": TINY.context_len if kept else 0, "blocks": num_blocks * BLOCK_SIZE}
+        alive = {"slots": TINY.max_model_len if kept else 0, "blocks": num_blocks * BLOCK_SIZE}
         alive["blocks under a window"] = alive["blocks"]
         assert cache.live_bytes(i) == alive.get(kind, len(kept)) * BYTES_PER_TOKEN
         total += len(kept)

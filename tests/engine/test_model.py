@@ -77,7 +77,7 @@ def test_the_loss_is_the_mean_negative_log_probability_and_reaches_every_weight(
 def test_sizes_that_cannot_be_are_refused_with_their_numbers():
     with pytest.raises(ValueError, match=r"65 tokens do not fit the context of 64"):
         tiny_model()(torch.zeros(1, 65, dtype=torch.long))
-    for name in ("num_layers", "num_heads", "num_channels", "context_len", "vocab_size"):
+    for name in ("num_layers", "num_heads", "num_channels", "max_model_len", "vocab_size"):
         with pytest.raises(ValueError, match=f"{name} is 0; it must be at least 1"):
             ModelConfig(**{name: 0})
     with pytest.raises(ValueError, match="130 channels do not split evenly into 4 heads"):

@@ -35,7 +35,7 @@ from nanogpt import (
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.policy_views import RequestView
-from nanogpt.posts.post_scheduler import PostEngine
+from nanogpt.posts.post_engine import PostEngine
 from nanogpt.posts.step_log import step_log
 
 # ---------------------------------------------------------------- names and fields
@@ -251,7 +251,7 @@ def test_the_kv_of_a_done_request_can_be_looked_at_also_once_others_took_its_pla
     engine.run([(0, Request(1, prompt_of(1, 9), 5))])
     torch.testing.assert_close(posts_kv(request), right, rtol=1e-9, atol=1e-9)
     engine.cache.check()
-    left = weakref.ref(request.kv_view)
+    left = weakref.ref(request.kv_cache[0, 0][0])
     request.clear_cache()
     assert left() is None
     assert dict(request.kv_cache) == {}

@@ -22,7 +22,7 @@ PROMPT = encode("First Citizen:\nBefore we proceed any further, hear me speak.\n
 
 def float32_model() -> GPT:
     torch.manual_seed(3)
-    config = ModelConfig(num_layers=2, num_heads=2, num_channels=384, context_len=64)
+    config = ModelConfig(num_layers=2, num_heads=2, num_channels=384, max_model_len=64)
     return GPT(config).eval().requires_grad_(False)
 
 

@@ -18,7 +18,7 @@ from nanogpt.policies.queueing import (
     sort_key,
 )
 from nanogpt.policy_views import RequestView, TimedKey
-from nanogpt.posts.post_scheduler import Scheduler
+from nanogpt.posts.post_engine import Scheduler
 from nanogpt.request import Request
 from nanogpt.request_queue import in_order
 from nanogpt.validate import PolicyError

@@ -104,7 +104,7 @@ def test_no_guess_goes_beyond_the_last_token_or_the_context():
         assert sum(accepted + 1 for _, accepted in passes(trace)) == new - 1
     assert passes(run_one(always_right, ONE, 4)) == [(2, 2)]
     engine = Engine(tiny_model(), ONE, draft=sometimes_right)
-    request = Request(0, prompt_of(1, 50), TINY.context_len - 50 + 1)
+    request = Request(0, prompt_of(1, 50), TINY.max_model_len - 50 + 1)
     engine.run([(0, request)])
     assert tuple(request.generated_tokens) == oracle(tuple(prompt_of(1, 50)), 15)
 
@@ -185,7 +185,7 @@ def test_what_stands_after_rejection_sampling_has_exactly_the_targets_law(p_weig
     assert law == p
 
 
-SMALL = ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=8, vocab_size=3)
+SMALL = ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=8, vocab_size=3)
 PROMPT, LENGTH = [0, 2], 3
 ALPHA = 1e-6
 """How often the test of an engine that is right would fail, were its seed drawn anew."""

@@ -13,7 +13,7 @@ from nanogpt.checkpoints.train import TrainConfig, Trainer, split, validation_lo
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import ModelConfig
 
-SIZES = ModelConfig(num_layers=1, num_heads=2, num_channels=8, context_len=8)
+SIZES = ModelConfig(num_layers=1, num_heads=2, num_channels=8, max_model_len=8)
 CONFIG = TrainConfig(steps=6, batch_size=2, warmup_steps=2, evaluate_every=2)
 TEXT = "To be, or not to be: that is the question.\n" * 30
 

@@ -20,7 +20,8 @@ from nanogpt.policies.sliding_window import visible, window_mask
 from nanogpt.policies.validate_policies import ANSWERS
 from nanogpt.policy_views import CachedBlock, RequestView
 from nanogpt.validate import PolicyError, validated
-from nanogpt.window.window_policies import indices_of, mask_of_pairs
+from nanogpt.window.window_store import mask_of_pairs
+from nanogpt.window.windowed_kv_cache import indices_of
 
 VIEW = RequestView(3, 0, 5, 6, (1, 2), (7, 8), 4, 3)
 """Request 3: prompt [1, 2], generated [7, 8], arrived at step 5."""
@@ -219,7 +220,7 @@ def test_rules_of_single_positions_are_asked_for_many():
     ids=["writes into the shared block", "takes an empty block"],
 )
 def test_a_copy_on_write_that_is_wrong_acts(answer: Any, parents: Any, childs: Any):
-    config = ModelConfig(num_layers=1, num_heads=1, num_channels=2, context_len=8)
+    config = ModelConfig(num_layers=1, num_heads=1, num_channels=2, max_model_len=8)
     policies = validated(Policies(copy_on_write=answer), ANSWERS)
     cache = KVCache(config, 4, 2, torch.float64, torch.device("cpu"), policies, num_lanes=2)
     cache.reserve(0)

@@ -12,8 +12,8 @@ import pytest
 import torch
 from fakes import TINY
 
+from nanogpt.checkpoints.filling import CHECKSUMS
 from nanogpt.checkpoints.weights import (
-    CHECKSUMS,
     SHAKESPEARE,
     SHIPPED_WEIGHTS,
     load_model,

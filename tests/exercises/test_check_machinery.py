@@ -22,7 +22,7 @@ from nanogpt.fleet import decisions
 from nanogpt.policies import acceptance, blocks, fusing, masks, queueing, sliding_window
 from nanogpt.preemption import agreement, cleanup
 from nanogpt.server import server_policies
-from nanogpt.slo import policy, predictor
+from nanogpt.slo import policy
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
 from solutions.l05_slo_policy import _prefills as prefills
@@ -35,7 +35,7 @@ from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
 
 OWN: dict[str, tuple[ModuleType, ...]] = {
     "l01": (planning, masks), "l02": (queueing,), "l03": (fusing,), "l04": (sliding_window,),
-    "l05": (policy, predictor), "l06": (agreement, cleanup), "l07": (blocks,),
+    "l05": (policy,), "l06": (agreement, cleanup), "l07": (blocks,),
     "l08": (acceptance,), "l09": (decisions,), "l10": (server_policies,),
 }  # fmt: skip
 NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", SCORED}

@@ -27,8 +27,8 @@ from nanogpt.contest import (
     play_round,
     workload,
 )
-from nanogpt.contest.contest_machine import MODEL, Machine
 from nanogpt.contest.scoring import FCFS, first_times
+from nanogpt.contest.workloads import MODEL, Machine
 from nanogpt.policies import Policies
 from nanogpt.policies.queueing import ResumeState, requeue
 from nanogpt.trace import StepRecord, WorkRecord

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { atMost, bars, curve, joined, label, path, rates, rows, sampled, seconds, since, words } from "../../nanogpt/server/static/live_layout.js";
+import { atMost, bars, curve, joined, label, path, queueWords, rates, rows, sampled, seconds, since, stepWords, words } from "../../nanogpt/server/static/live_layout.js";
 
 const step = (number, work = []) => ({ step: number, work });
 const request = (id, more = {}) => ({ id, status: "active", prompt: 5, known: 5, generated: 2, wanted: 9, ...more });
@@ -79,4 +79,13 @@ test("the words have every number", () => {
   const state = { running: 3, waiting: 1, kv_usage: 0.414, preemptions: 1 };
   assert.equal(words(state, 99.6), "3 running, 1 waiting, 100 tokens/s, KV 41 % full, 1 preemption so far");
   assert.equal(words({ ...state, preemptions: 0 }, 0), "3 running, 1 waiting, 0 tokens/s, KV 41 % full");
+});
+
+test("a step says who computed how much, and the queue who is first to start", () => {
+  const frame = { step: 9, preempted: [3], work: [[1, 0, 4], [2, 1, 1], [4, 2, 8]] };
+  assert.equal(stepWords([frame]), "Step 9: #3 is preempted, #1 prefills 4 tokens, #2 decodes 1 token, #4 computes again 8 tokens.");
+  assert.equal(stepWords([]), "");
+  const waiting = [5, 6, 7].map((id) => request(id, { status: "waiting", key: [1, id] }));
+  assert.equal(queueWords([request(1), ...waiting], 2), "Waiting, the first to start first: #5 (key 1, 5), #6 (key 1, 6) and 1 more.");
+  assert.equal(queueWords([request(1)]), "No request waits.");
 });

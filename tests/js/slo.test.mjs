@@ -61,27 +61,27 @@ test("a moment is told with its tokens, its bar, slack and score", () => {
 
 const runner = (id, slack, edf_score, immune = false) => ({ id, slack_us: slack, edf_score, immune });
 const decision = {
-  waiter: { id: 7, slack_us: 20000, edf_score: 0.02 }, margin: 1.2, mode: "conservative", words: "It passes.",
-  runners: [runner(1, 300000, 0.001), runner(2, 80000, 0.01), runner(3, 9000, 0.05, true)],
-  reference: 2, victim: 1, bar: 0.012,
+  candidate: { id: 7, slack_us: 20000, edf_score: 0.02 }, margin: 1.2, mode: "conservative", words: "It passes.",
+  running: [runner(1, 300000, 0.001), runner(2, 80000, 0.01), runner(3, 9000, 0.05, true)],
+  incumbent: 2, victim: 1, bar: 0.012,
 };
 const doomed = {
-  ...decision, waiter: { id: 7, slack_us: -2, edf_score: -0.011 }, runners: [runner(2, -1, -0.01)], bar: -0.012, victim: null,
+  ...decision, candidate: { id: 7, slack_us: -2, edf_score: -0.011 }, running: [runner(2, -1, -0.01)], bar: -0.012, victim: null,
 };
 
-test("each decision is one of the four cases, and none without a reference", () => {
+test("each decision is one of the four cases, and none without an incumbent", () => {
   const here = (each) => fourCases(1.2).flat().map((cell) => isCase(cell, each));
   assert.deepEqual(here(decision), [true, false, false, false]);
-  assert.deepEqual(here({ ...decision, waiter: doomed.waiter }), [false, false, true, false]);
-  assert.deepEqual(here({ ...doomed, waiter: decision.waiter }), [false, true, false, false]);
+  assert.deepEqual(here({ ...decision, candidate: doomed.candidate }), [false, false, true, false]);
+  assert.deepEqual(here({ ...doomed, candidate: decision.candidate }), [false, true, false, false]);
   assert.deepEqual(here(doomed), [false, false, false, true]);
-  assert.deepEqual(here({ ...decision, reference: null, bar: null }), [false, false, false, false]);
+  assert.deepEqual(here({ ...decision, incumbent: null, bar: null }), [false, false, false, false]);
   assert.match(fourCases(1.5)[0][0].words, /more than 1\.5 times/);
 });
 
-test("rows begin with the waiter, then the highest score, each with its part", () => {
+test("rows begin with the candidate, then the highest score, each with its part", () => {
   assert.deepEqual(rowsOf(decision).map((row) => [row.id, row.kind, ...row.roles]), [
-    [7, "waiter", "waits"], [3, "immune", "immune"], [2, "runner", "reference"], [1, "runner", "gives way"],
+    [7, "candidate", "candidate"], [3, "immune", "immune"], [2, "running", "incumbent"], [1, "running", "gives way"],
   ]);
   assert.equal(roleWords(rowsOf(decision)[3]), "0.001 · gives way");
 });
@@ -93,12 +93,12 @@ test("the axis holds all scores, the bar and 0", () => {
   assert.deepEqual(scoreTicks({ low: -0.25, high: 1.1 }, 4), [0, 0.5, 1]);
 });
 
-test("a decision is told with the reference, the margin and who gives way", () => {
-  assert.equal(decisionWords(decision), "It passes.\nRequest 7 waits with slack +20.0 ms, score 0.02. It is measured by the most " +
-    "urgent runner that is not immune (conservative), request 2: slack +80.0 ms, score 0.01; 1.2 times that is 0.012. Request 1 gives way.");
-  assert.match(decisionWords({ ...decision, mode: "aggressive" }), /by the least urgent runner that is not immune \(aggressive\)/);
-  assert.match(decisionWords({ ...decision, reference: null, victim: null }), /Every runner is immune: .* Nothing gives way\.$/);
-  assert.match(decisionWords({ ...decision, reference: null, runners: [], victim: null }), / Nothing runs\. Nothing gives way\.$/);
+test("a decision is told with the incumbent, the margin and who gives way", () => {
+  assert.equal(decisionWords(decision), "It passes.\nRequest 7 waits with slack +20.0 ms, score 0.02. The incumbent is the most " +
+    "urgent running request that is not immune (conservative), request 2: slack +80.0 ms, score 0.01; 1.2 times that is 0.012. Request 1 gives way.");
+  assert.match(decisionWords({ ...decision, mode: "aggressive" }), /is the least urgent running request that is not immune \(aggressive\)/);
+  assert.match(decisionWords({ ...decision, incumbent: null, victim: null }), /Every running request is immune: .* Nothing gives way\.$/);
+  assert.match(decisionWords({ ...decision, incumbent: null, running: [], victim: null }), / Nothing runs\. Nothing gives way\.$/);
 });
 
 // ---- the repair ladder ----------------------------------------------------------------------

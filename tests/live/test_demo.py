@@ -1,7 +1,6 @@
-"""`learn.py demo live` with real processes: its addresses, its end, a worker that is killed."""
+"""`learn.py demo live` with real processes: its addresses, its end, an engine that is killed."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
+import httpx
 import pytest
 from launching import family, listening, running, wait_for
 from support import ROOT
@@ -24,41 +23,28 @@ class Demo:
 
     def __init__(self, process: "subprocess.Popen[str]", said: str) -> None:
         self.process, self.said = process, said
-        found = re.search(r"http://(127\.0\.0\.1:(\d+))/screen#(\S+)", said)
+        found = re.search(r"(http://127\.0\.0\.1:(\d+))/screen#(\S+)", said)
         code = re.search(r"Room code: +([A-Z]{5})\n", said)
         assert found and code, said
-        self.host, self.port, self.token, self.code = found[1], int(found[2]), found[3], code[1]
+        self.url, self.port, self.token, self.code = found[1], int(found[2]), found[3], code[1]
 
     @contextmanager
-    def page(self, path: str, **first: str) -> Iterator[Any]:
-        from websockets.sync.client import connect
+    def page(self, path: str, secret: str) -> Iterator[Iterator[dict[str, Any]]]:
+        """The messages of a page, one after the other."""
+        headers = {"authorization": f"Bearer {secret}"}
+        with httpx.stream("GET", self.url + path, headers=headers, timeout=60) as answer:
+            assert answer.status_code == 200
+            yield (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line)
 
-        origin = f"http://{self.host}"
-        with connect(f"ws://{self.host}/{path}", origin=origin, max_queue=None) as page:
-            say(page, first)
-            until(page, lambda message: message["kind"] == "welcome")
-            yield page
-
-    def engines(self) -> set[int]:
-        tree = family(self.process.pid)
-        return {each.pid for each in tree if "live_engine" in " ".join(each.cmdline())}
+    def say(self, path: str, message: dict[str, Any], secret: str, guest: str = "") -> None:
+        headers = {"authorization": f"Bearer {secret}", "x-guest": guest}
+        assert httpx.post(self.url + path, json=message, headers=headers).json() == {"why": ""}
 
 
-def say(page: Any, message: dict[str, Any]) -> None:
-    page.send(json.dumps(message))
-
-
-def until(page: Any, is_it: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    while True:
-        message = json.loads(page.recv(timeout=60))
-        if is_it(message):
-            return message
-
-
-def my_first(page: Any, is_it: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """The guest's first request, once that is true of it."""
-    seen = until(page, lambda m: m["kind"] == "view" and m["mine"] and is_it(m["mine"][0]))
-    return seen["mine"][0]
+def until(
+    page: Iterator[dict[str, Any]], is_it: Callable[[dict[str, Any]], object]
+) -> dict[str, Any]:
+    return next(message for message in page if is_it(message))
 
 
 @pytest.fixture
@@ -89,66 +75,55 @@ def opened(course: Path) -> Iterator[Callable[[], Demo]]:
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )
-def test_a_prompt_outlives_a_killed_worker_and_the_end_is_told_and_leaves_nothing(
+def test_a_prompt_outlives_a_killed_engine_and_the_end_is_told_and_leaves_nothing(
     opened: Callable[[], Demo], how: signal.Signals
 ):
-    from websockets.exceptions import ConnectionClosed
-
     demo = opened()
     assert ("127.0.0.1", demo.port) in listening(family(demo.process.pid))
     assert "Only this machine gets in; --host 0.0.0.0 opens the room to its network." in demo.said
     with (
-        demo.page("control", token=demo.token) as screen,
-        demo.page("room", code=demo.code) as guest,
+        demo.page("/room/screen", demo.token) as screen,
+        demo.page("/room/guest", demo.code) as guest,
     ):
-        say(screen, {"set": {"pace_ms": 50}})
-        say(guest, {"ask": "To be"})
-        begun = my_first(guest, lambda mine: mine["text"])["text"]
-        before = demo.engines()
-        assert len(before) == 1
-        say(screen, {"do": "kill"})
-        told = until(screen, lambda m: m["kind"] == "screen" and "SIGKILL" in str(m["events"]))
-        assert "requests 1 start again, and get the same text" in str(told["events"])
-        wait_for(lambda: not running(list(before)))
-        say(screen, {"set": {"pace_ms": 0}})
-        text = my_first(guest, lambda mine: mine["state"] == "done")["text"]
+        key = until(guest, lambda m: m["kind"] == "welcome")["key"]
+        demo.say("/room/control", {"set": {"pace_ms": 50}}, demo.token)
+        demo.say("/room/ask", {"ask": "To be"}, demo.code, key)
+
+        def mine(is_it: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+            """The guest's request, once that is true of it."""
+            return until(guest, lambda m: m["kind"] == "view" and is_it(m["mine"][0]))["mine"][0]
+
+        until(guest, lambda m: m["kind"] == "view" and m["mine"])
+        begun = mine(lambda request: request["text"])["text"]
+        demo.say("/room/control", {"do": "kill"}, demo.token)
+        told = until(screen, lambda m: "The engine is gone" in str(m.get("event")))
+        assert "the texts of requests 0 stay" in told["event"]
+        demo.say("/room/control", {"set": {"pace_ms": 0}}, demo.token)
+        text = mine(lambda request: request["state"] == "done")["text"]
         assert text.startswith(begun) and len(text) == 32
-        assert len(demo.engines()) == 1 and demo.engines().isdisjoint(before)
         there = [each.pid for each in family(demo.process.pid)]
         demo.process.send_signal(how)
         for page in (screen, guest):
-            until(page, lambda message: message["kind"] == "end")
-            with pytest.raises(ConnectionClosed):
-                page.recv(timeout=60)
+            assert until(page, lambda message: message["kind"] == "end")
+            assert list(page) == []
     said, _ = demo.process.communicate(timeout=60)
     assert (said, demo.process.returncode) == ("\nStopped; everyone was told.\n", 0)
     wait_for(lambda: not running(there))
 
 
-@pytest.mark.process
-@pytest.mark.nightly
-def test_a_server_that_is_killed_takes_its_engine_with_it(opened: Callable[[], Demo]):
-    demo = opened()
-    wait_for(lambda: bool(demo.engines()))
-    there = [each.pid for each in family(demo.process.pid)]
-    (server,) = psutil.Process(demo.process.pid).children()
-    os.kill(server.pid, signal.SIGKILL)
-    wait_for(lambda: not running(there))
-
-
 def test_tokens_and_codes_are_only_where_no_server_sees_them(monkeypatch):
+    from living import small_model
+
     from course.live.live_command import joining
     from course.live.room import Room
-    from course.live.room_web import House
-    from course.live.serving import Serving
 
-    house = House(Serving(Room()))
-    told = joining("0.0.0.0", 2720, house)
-    assert told["screen"] == f"http://127.0.0.1:2720/screen#{house.token}"
+    room = Room(small_model())
+    told = joining("0.0.0.0", 2720, room)
+    assert told["screen"] == f"http://127.0.0.1:2720/screen#{room.token}"
     assert re.fullmatch(r"http://[\d.]+:2720/", told["address"])
     assert told["qr"].startswith("data:image/svg+xml") and told["notes"] == []
     monkeypatch.setitem(sys.modules, "segno", None)
-    told = joining("0.0.0.0", 2720, house)
+    told = joining("0.0.0.0", 2720, room)
     assert told["qr"] is None and "requirements-live.txt is not installed" in told["notes"][0]
 
 

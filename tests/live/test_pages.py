@@ -1,4 +1,4 @@
-"""The live demo's doors: codes, tokens, origins, hostile messages, slow readers, the end."""
+"""The live demo's routes: codes, tokens, hostile messages, slow readers, the end."""
 
 import asyncio
 import json
@@ -7,93 +7,98 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 import torch
-from living import LocalWorker, assert_texts_are_the_oracles
+from living import assert_texts_are_the_oracles, small_model
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    """What is there to slow attackers down need not slow tests down."""
+    """Waits that slow attackers down need not slow tests down."""
     monkeypatch.setattr("course.live.room_web._WRONG_CODE_S", 0.01)
-    monkeypatch.setattr("course.live.serving.AGAIN_AFTER_S", 0.01)
-    monkeypatch.setattr("course.live.prompts.GAP_S", 0.0)
+    monkeypatch.setattr("course.live.room_web._VIEW_EVERY_S", 0.01)
+    monkeypatch.setattr("course.live.room_requests.GAP_S", 0.0)
     with torch.inference_mode():
         yield
+
+
+class Page:
+    """A page that reads its views."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._lines = answer.aiter_lines()
+
+    async def until(self, kind: str, is_it: Any = lambda message: True) -> dict[str, Any]:
+        """The next message of this kind of which that is true."""
+        async with asyncio.timeout(20):
+            async for line in self._lines:
+                message = json.loads(line.removeprefix("data: ")) if line else {"kind": ""}
+                if message["kind"] == kind and is_it(message):
+                    return message
+        raise AssertionError(f"the page was closed before {kind}")
 
 
 class Open:
     """A room that is served on a port of this machine."""
 
-    def __init__(self, house: Any, port: int, server: Any) -> None:
-        self.house, self.port, self.server = house, port, server
-        self.room = house.room
-
-    def connect(self, path: str, **options: Any) -> Any:
-        import websockets
-
-        options.setdefault("origin", f"http://127.0.0.1:{self.port}")
-        options.setdefault("max_queue", None)  # or a page that has not read all closes late
-        return websockets.connect(f"ws://127.0.0.1:{self.port}{path}", **options)
+    def __init__(self, app: Any, port: int, server: Any, client: httpx.AsyncClient) -> None:
+        self.app, self.port, self.server, self.client = app, port, server, client
+        self.room = app.room
+        self.guest_key = {"authorization": f"Bearer {self.room.code}"}
+        self.screen_key = {"authorization": f"Bearer {self.room.token}"}
 
     @asynccontextmanager
-    async def page(self, path: str, first: dict[str, Any], **options: Any) -> AsyncIterator[Any]:
-        async with self.connect(path, **options) as page:
-            await say(page, first)
-            await until(page, "welcome")
+    async def page(self, path: str, headers: dict[str, str]) -> AsyncIterator[Page]:
+        async with self.client.stream("GET", path, headers=headers) as answer:
+            assert answer.status_code == 200
+            page = Page(answer)
+            welcome = await page.until("welcome")
+            if "key" in welcome:
+                self.guest_key["x-guest"] = welcome["key"]
             yield page
 
     def guest(self) -> Any:
-        return self.page("/room", {"code": self.room.code})
+        return self.page("/room/guest", self.guest_key)
 
-    def screen(self, **options: Any) -> Any:
-        return self.page("/control", {"token": self.house.token}, **options)
+    def screen(self) -> Any:
+        return self.page("/room/screen", self.screen_key)
 
-    async def raw(self, path: str) -> str:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
-        answer = await reader.read(100_000)
-        writer.close()
-        return answer.decode(errors="replace")
+    async def say(self, path: str, message: object, headers: dict[str, str]) -> str:
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        answer = (await self.client.post(path, content=body, headers=headers)).json()
+        return answer["why"] if "why" in answer else answer["error"]["message"]
 
+    async def ask(self, message: object) -> str:
+        return await self.say("/room/ask", message, self.guest_key)
 
-async def say(page: Any, message: object) -> None:
-    await page.send(message if isinstance(message, str | bytes) else json.dumps(message))
-
-
-async def until(page: Any, kind: str, is_it: Any = lambda message: True) -> dict[str, Any]:
-    """The next message of this kind of which that is true."""
-    async with asyncio.timeout(20):
-        while True:
-            message = json.loads(await page.recv())
-            if message["kind"] == kind and is_it(message):
-                return message
+    async def control(self, message: object) -> str:
+        return await self.say("/room/control", message, self.screen_key)
 
 
 def in_a_room(**tuning: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], None]]:
     """Make a test of a coroutine that takes an open room."""
 
     async def main(test: Callable[..., Awaitable[None]]) -> None:
-        import uvicorn
-
-        from course.live.live_command import LiveServer, joining
+        from course.live.live_command import joining
         from course.live.room import Room
-        from course.live.room_web import MAX_MESSAGE, House
-        from course.live.serving import Serving
+        from course.live.room_web import RoomApp
         from course.live.tuning import Tuning
+        from nanogpt.server.serving import LOCAL, Server
 
-        listening = socket.create_server(("127.0.0.1", 0))
+        room = Room(small_model(), Tuning(**{"pace_ms": 0, **tuning}))
+        listening = socket.create_server((LOCAL, 0))
         port = listening.getsockname()[1]
-        house = House(Serving(Room(Tuning(**{"pace_ms": 0, **tuning})), LocalWorker.start))
-        house.joining = joining("127.0.0.1", port, house)
-        sizes = {"ws": "websockets-sansio", "ws_max_size": MAX_MESSAGE}
-        config = uvicorn.Config(house.app(), log_level="warning", **sizes)
-        server = LiveServer(config, house, browser=False)
+        app = RoomApp(room, LOCAL, joining(LOCAL, port, room))
+        server = Server(app.starlette(), room.thread)
         serving = asyncio.create_task(server._serve([listening]))
         while not server.started:
             await asyncio.sleep(0.01)
+        limits = httpx.Limits(max_connections=None)
+        url = f"http://{LOCAL}:{port}"
         try:
-            await asyncio.wait_for(test(Open(house, port, server)), 60)
+            async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
+                await asyncio.wait_for(test(Open(app, port, server, client)), 60)
         finally:
             server.should_exit = True
             await serving
@@ -108,57 +113,55 @@ def is_done(view: dict[str, Any]) -> bool:
 @in_a_room()
 async def test_a_prompt_goes_in_its_text_streams_out_and_at_the_end_every_page_is_told(room: Open):
     async with room.screen() as screen, room.guest() as guest:
-        await say(guest, {"ask": "To be, or not"})
-        assert (await until(guest, "answer"))["why"] == ""
-        seen = await until(guest, "view", is_done)
+        assert await room.ask({"ask": "To be, or not"}) == ""
+        seen = await guest.until("view", is_done)
         assert len(seen["mine"][0]["text"]) == 32
-        assert_texts_are_the_oracles(list(room.room.asked.values()))
+        assert_texts_are_the_oracles(list(room.room.requests.values()))
         room.server.should_exit = True
-        await until(guest, "end")
-        await until(screen, "end")
+        await guest.until("end")
+        await screen.until("end")
 
 
 @in_a_room()
-async def test_without_the_rooms_code_or_from_another_servers_page_nothing_is_shown(room: Open):
-    from websockets import InvalidStatus
-
-    for said in ({"code": "WRONG"}, {"code": 7}, {}, {"token": "x"}, "[]", "{"):
-        async with room.connect("/room") as page:
-            await say(page, said)
-            assert json.loads(await page.recv())["kind"] == "refused"
-            await page.wait_closed()
-    async with room.connect("/control") as page:
-        await say(page, {"token": room.room.code, "code": room.room.code})
-        assert (await until(page, "refused"))["why"] == "That is not this screen's address."
-    for origin in ("http://elsewhere.example", "null", "http://127.0.0.1:1", None):
-        for path in ("/room", "/control"):
-            with pytest.raises(InvalidStatus):
-                await room.connect(path, origin=origin)
+async def test_without_the_rooms_code_or_the_screens_token_nothing_is_shown_or_done(room: Open):
+    for key in ("WRONG", "x" * 9999, room.room.token):
+        headers = {"authorization": f"Bearer {key}"}
+        answer = await room.client.get("/room/guest", headers=headers)
+        assert answer.status_code == 403
+        assert await room.say("/room/ask", {"ask": "x"}, headers) == "That is not this room's code."
+    why = "That is not this screen's address."
+    answer = await room.client.get("/room/screen", headers=room.guest_key)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (403, why)
+    assert await room.say("/room/control", {"do": "kill"}, room.guest_key) == why
+    assert (await room.client.get("/live/state", headers=room.guest_key)).status_code == 401
+    assert (await room.client.get("/live/state", headers=room.screen_key)).status_code == 200
+    assert (await room.client.post("/v1/completions", headers=room.screen_key)).status_code == 404
+    assert room.room.guests == {} and room.room.requests == {}
 
 
 @in_a_room()
 async def test_pages_may_load_nothing_from_elsewhere_and_stand_in_no_frame(room: Open):
-    for path in ("/", "/screen", "/phone.js", "/widgets.css", "/widgets/live_trace.js"):
-        head = (await room.raw(path)).partition("\r\n\r\n")[0].lower()
-        assert head.startswith("http/1.1 200"), path
-        assert "default-src 'none'" in head and "frame-ancestors 'none'" in head
-        assert "nosniff" in head and "no-store" in head
-    for path in ("/../room.py", "/widgets/../timeline.py", "/static/phone.js", "/docs"):
-        assert (await room.raw(path)).startswith("HTTP/1.1 404"), path
+    for path in ("/", "/screen", "/phone.js", "/room.css", "/live/live.js", "/live/live.css"):
+        answer = await room.client.get(path)
+        assert answer.status_code == 200, path
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+    for path in ("/live/../room.py", "/static/phone.js", "/docs", "/live"):
+        assert (await room.client.get(path)).status_code == 404, path
 
 
-def test_a_room_has_so_many_pages_no_silent_ones_and_forgets_those_that_leave(monkeypatch):
+def test_a_room_has_so_many_pages_and_forgets_those_that_leave(monkeypatch):
     monkeypatch.setattr("course.live.room_web.MAX_PAGES", 3)
-    monkeypatch.setattr("course.live.room_web._FIRST_WORD_S", 0.05)
 
     @in_a_room()
     async def fill(room: Open) -> None:
-        async with room.connect("/room") as silent:
-            await silent.wait_closed()
-        async with room.guest(), room.guest(), room.guest(), room.connect("/room") as late:
-            assert json.loads(await late.recv())["why"] == "The room is full: 3 pages are open."
-        while room.house._pages or room.house.serving._listeners:
-            await asyncio.sleep(0.01)  # pages that leave are forgotten
+        async with room.guest(), room.guest(), room.screen():
+            late = await room.client.get("/room/guest", headers=room.guest_key)
+            assert late.json()["why"] == "The room is full: 3 pages are open."
+        while room.app.num_pages or any(guest.pages for guest in room.room.guests.values()):
+            await asyncio.sleep(0.01)
 
     fill()
 
@@ -166,81 +169,59 @@ def test_a_room_has_so_many_pages_no_silent_ones_and_forgets_those_that_leave(mo
 @in_a_room()
 async def test_a_hostile_message_gets_one_sentence_and_the_page_goes_on(room: Open):
     before = room.room.tuning
-    async with room.guest() as guest, room.screen() as screen:
-        for page, said, words in (
-            (guest, {"ask": "x" * 121}, "The prompt has 121 characters"),
-            (guest, {"ask": {"deep": []}}, "A prompt is text."),
-            (guest, "not json", "A message is a JSON object."),
-            (guest, "[" * 2000, "A message is a JSON object."),
-            (guest, {"do": "kill"}, "A prompt is text."),
-            (guest, {"set": {"token_budget": 4}}, "A prompt is text."),
-            (screen, {"set": {"__class__": 1}}, "there is no setting '__class__'"),
-            (screen, {"set": {"policy": ["fcfs"]}}, "there is no policy ['fcfs']; choose from"),
-            (screen, {"do": "format"}, "There is no such control."),
-            (screen, {"set": 3}, "There is no such control."),
+    async with room.guest() as guest:
+        for say, said, words in (
+            (room.ask, {"ask": "x" * 121}, "The prompt has 121 characters"),
+            (room.ask, {"ask": {"deep": []}}, "A prompt is text."),
+            (room.ask, b"not json", "A message is a JSON object."),
+            (room.ask, b"[" * 2000, "A message is a JSON object."),
+            (room.ask, b"\x00\xff", "A message is a JSON object."),
+            (room.ask, {"ask": "x" * 5000}, "the body is larger than 4096 bytes"),
+            (room.ask, {"do": "kill"}, "A prompt is text."),
+            (room.control, {"set": {"__class__": 1}}, "there is no setting '__class__'"),
+            (room.control, {"set": {"policy": ["fcfs"]}}, "there is no policy ['fcfs']; choose"),
+            (room.control, {"do": "format"}, "There is no such control."),
+            (room.control, {"set": 3}, "There is no such control."),
         ):
-            await say(page, said)
-            assert (await until(page, "answer"))["why"].startswith(words)
-        await say(guest, {"ask": "To be"})
-        assert (await until(guest, "answer"))["why"] == ""
+            assert (await say(said)).startswith(words)
+        assert await room.ask({"ask": "To be"}) == ""
+        await guest.until("view", is_done)
     assert room.room.tuning == before
 
 
-@in_a_room()
-async def test_a_message_beyond_all_bounds_or_too_many_end_their_page_and_no_other(room: Open):
-    async with room.guest() as good:
-        for said in ({"ask": "x" * 5000}, b"\x00\xff" * 10):
-            async with room.guest() as bad:
-                await say(bad, said)
-                await bad.wait_closed()
-        async with room.guest() as many:
-            for _ in range(30):
-                await say(many, "{}")
-            assert (await until(many, "refused"))["why"] == "Too many messages."
-        await say(good, {"ask": "To be"})
-        assert (await until(good, "answer"))["why"] == ""
-
-
 @in_a_room(pace_ms=20)
-async def test_a_paused_room_steps_when_told_and_survives_its_worker(room: Open):
+async def test_a_paused_room_steps_when_told_and_survives_its_engine(room: Open):
     async with room.screen() as screen, room.guest() as guest:
-        await say(guest, {"ask": "To be, or not to be"})
-        await until(guest, "view", lambda v: v["mine"] and len(v["mine"][0]["text"]) > 3)
-        first = room.house.serving.worker
-        await say(screen, {"do": "pause"})
-        paused = await until(screen, "screen", lambda view: view["settings"]["paused"])
-        begin = paused["room"]["step"]
+        await room.ask({"ask": "To be, or not to be"})
+        await guest.until("view", lambda v: v["mine"] and len(v["mine"][0]["text"]) > 3)
+        first = room.room.thread.engine
+        await room.control({"do": "pause"})
+        await screen.until("screen", lambda view: view["settings"]["paused"])
+        await asyncio.sleep(0.05)  # the step that was running
+        begin = room.room.step_number
         for number in (begin + 1, begin + 2):
-            await say(screen, {"do": "step"})
-            await until(screen, "screen", lambda view, n=number: view["room"]["step"] == n)
-        await say(screen, {"do": "kill"})
-        await until(screen, "screen", lambda view: "SIGKILL" in str(view["events"]))
+            await room.control({"do": "step"})
+            await screen.until("screen", lambda view, n=number: view["room"]["step"] == n)
+        await room.control({"do": "kill"})
+        await screen.until("screen", lambda view: "The engine is gone" in view["event"])
         assert room.room.step_number == begin + 2
-        await say(screen, {"do": "go"})
-        await until(guest, "view", is_done)
-        assert room.house.serving.worker is not first
-        assert_texts_are_the_oracles(list(room.room.asked.values()))
+        await room.control({"do": "go"})
+        await guest.until("view", is_done)
+        assert room.room.thread.engine is not first
+        assert_texts_are_the_oracles(list(room.room.requests.values()))
 
 
-def test_a_page_that_reads_nothing_holds_nothing_up_and_gets_the_newest_in_the_end(monkeypatch):
-    """Nothing is queued for it: what it has missed it has missed."""
-    for name, value in (("_MESSAGES", 1000), ("_SCREEN_EVERY_S", 0.0), ("_GUEST_EVERY_S", 0.0)):
-        monkeypatch.setattr(f"course.live.room_web.{name}", value)
-
-    @in_a_room()
-    async def read_late(room: Open) -> None:
-        # A reader that takes in one message and no more.
-        async with room.screen(max_queue=1) as slow:
-            async with room.guest() as guest:
-                for _ in range(20):
-                    await say(guest, {"ask": "To be, or not to be"})
-                    assert (await until(guest, "answer"))["why"] == ""
-                    await until(guest, "view", is_done)
-            last = room.room.step_number
-            assert last >= 20 * 32
-            seen = []
-            while not seen or seen[-1] < last:
-                seen.append((await until(slow, "screen"))["room"]["step"])
-            assert len(seen) < 200, "of 640 steps; the sockets' own buffers hold these"
-
-    read_late()
+@in_a_room()
+async def test_a_page_that_reads_nothing_holds_nothing_up(room: Open):
+    reader, writer = await asyncio.open_connection("127.0.0.1", room.port)
+    head = (
+        f"GET /room/screen HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {room.room.token}\r\n\r\n"
+    )
+    writer.write(head.encode())
+    async with room.guest() as guest:
+        for _ in range(10):
+            assert await room.ask({"ask": "To be, or not to be"}) == ""
+            await guest.until("view", is_done)
+    assert room.room.step_number >= 10 * 32
+    writer.close()
+    del reader

@@ -20,7 +20,7 @@ SMALL = Load("small", ((3, 1, 4), (1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7), (9, 3)), 6,
 def model() -> GPT:
     torch.manual_seed(1)
     gpt = GPT(
-        ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=32, vocab_size=11)
+        ModelConfig(num_layers=2, num_heads=2, num_channels=16, max_model_len=32, vocab_size=11)
     )
     for parameter in gpt.parameters():
         parameter.data.mul_(4)  # sharper logits than an untrained model's: tokens differ by context

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST
 from nanogpt.fleet.decisions import apply_event, boosted_priority, route
+from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
-from nanogpt.fleet.presets import ADAPTIVE
 from nanogpt.fleet.simulation import simulate
 from nanogpt.validate import PolicyError
 

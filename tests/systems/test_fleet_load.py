@@ -8,8 +8,8 @@ import pytest
 from fleets import load, request
 
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST, decode_us, prefill_us
+from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.prefix_caches import make_cache
-from nanogpt.fleet.presets import ADAPTIVE
 from nanogpt.fleet.speculating import Drafts, break_even
 from nanogpt.fleet.workload import make_workload
 
@@ -106,12 +106,10 @@ def test_passes_cost_what_the_formulas_say():
     assert prefill_us(CALIBRATED_COST, 1000, 1, 0) == prefill_us(CALIBRATED_COST, 1000, 9, 0)
     assert prefill_us(CALIBRATED_COST, 1000, 1, 0) == 13_600
     assert decode_us(CALIBRATED_COST, 1, 10_000) == 2180
-    # 40 + 1 new tokens per request: computing, no longer memory, bounds the verifying pass
-    wide = {"num_speculating": 3, "num_drafts": 40, "draft_cost": 0.0}
-    assert decode_us(CALIBRATED_COST, 3, 0, **wide) == 600 + 13 * 123
-    spec = {"num_speculating": 2, "num_drafts": 4, "draft_cost": 0.1}
-    assert decode_us(CALIBRATED_COST, 3, 0, **spec) == 2000 + 4 * 200
-    assert decode_us(SOURCE_COST, 3, 0, **spec) == 350 + 4 * 25
+    # 4 + 1 new tokens per request: computing, no longer memory, bounds the verifying pass
+    assert decode_us(CALIBRATED_COST, 27, 0, 27) == 600 + 13 * 135 + 4 * 200
+    assert decode_us(CALIBRATED_COST, 3, 0, 2) == 2000 + 4 * 200
+    assert decode_us(SOURCE_COST, 3, 0, 2) == 350 + 4 * 25
 
 
 @pytest.mark.parametrize(
@@ -121,7 +119,6 @@ def test_passes_cost_what_the_formulas_say():
         ({"batch_size": 2.0}, "batch_size is 2.0; it must be a whole number"),
         ({"preemption_gap": 0}, "preemption_gap is 0; it must be at least 1"),
         ({"dispatch_us": -1}, "dispatch_us is -1; it must be at least 0"),
-        ({"draft_cost": float("inf")}, "draft_cost is inf"),
         ({"order": "lifo"}, "there is no order 'lifo'; choose from priority, fifo"),
     ],
 )
@@ -154,13 +151,13 @@ def test_the_prefix_used_longest_ago_is_forgotten_first(kind: str, length: int):
 def test_passes_bring_what_the_theory_expects():
     tokens = passes = 0
     for number in range(400):
-        drafts = Drafts(request(number, new=256, acceptance=0.85), 5, 4, None)
+        drafts = Drafts(request(number, new=256, acceptance=0.85), 5, None)
         some = drafts.passes(1)
         passes += some - 2  # the last ones are cut off by the request's end
         tokens += drafts.advance(some - 2) - 1
     assert tokens / passes == pytest.approx(3.709, abs=0.03)
     for acceptance, each in ((0.0, 1), (1.0, 5)):
-        drafts = Drafts(request(0, new=100, acceptance=acceptance), 0, 4, None)
+        drafts = Drafts(request(0, new=100, acceptance=acceptance), 0, None)
         assert drafts.passes(1) >= 19
         assert drafts.advance(10) == 1 + 10 * each
 
@@ -169,9 +166,9 @@ def test_a_request_stops_drafting_when_its_own_drafts_do_not_pay():
     bad, good = request(0, new=200, acceptance=0.1), request(1, new=200, acceptance=0.9)
     least = break_even(4, 0.1)
     assert (least, break_even(1, 0.3)) == (pytest.approx(0.29, abs=5e-3), pytest.approx(0.3))
-    assert Drafts(bad, 0, 4, None).passes(1) > 100
-    backing_off = Drafts(bad, 0, 4, least)
+    assert Drafts(bad, 0, None).passes(1) > 100
+    backing_off = Drafts(bad, 0, least)
     stopped = backing_off.advance(backing_off.passes(1))
     assert 8 <= stopped < 60 and backing_off.passes(stopped) == 0
     assert backing_off.passes(stopped + 7) == 0  # for good
-    assert Drafts(good, 0, 4, least).passes(1) == Drafts(good, 0, 4, None).passes(1)
+    assert Drafts(good, 0, least).passes(1) == Drafts(good, 0, None).passes(1)

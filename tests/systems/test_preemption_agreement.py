@@ -13,7 +13,7 @@ from preempting import first_hurried, prompt, wait_for
 from torch import Tensor
 
 from nanogpt.preemption import monitor as monitor_module
-from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, Ballot, local_vote
+from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, local_vote
 from nanogpt.preemption.monitor import (
     Arrival,
     Inbox,
@@ -23,7 +23,7 @@ from nanogpt.preemption.monitor import (
     now_us,
     with_arrivals,
 )
-from nanogpt.preemption.shared_state import NOTHING, SharedState, checkpoint_number, shared_file
+from nanogpt.preemption.shared_state import NOTHING, SharedState, point_number, shared_file
 from nanogpt.request import Request
 from nanogpt.slo.slo_view import SloRequest
 
@@ -62,9 +62,11 @@ class ThreadCollectives:
         self.rank, self.num_ranks, self.common, self.count = rank, num_ranks, common, 0
 
     def max(self, vote: int) -> int:
+        self.count += 1
         return max(self.common.exchange(self.rank, vote))
 
     def sum(self, partial: Tensor) -> Tensor:
+        self.count += 1
         return torch.stack(self.common.exchange(self.rank, partial)).sum(0)
 
 
@@ -84,8 +86,8 @@ class ScriptedState:
         return self.real.stop
 
     @stop.setter
-    def stop(self, preemption_point: int) -> None:
-        self.real.stop = preemption_point
+    def stop(self, point: int) -> None:
+        self.real.stop = point
 
 
 def layers_left(agreement: str, shared: SharedState, sees_from: tuple[int, ...]) -> set[int]:
@@ -95,12 +97,14 @@ def layers_left(agreement: str, shared: SharedState, sees_from: tuple[int, ...])
     def one_rank(rank: int) -> int:
         state = ScriptedState(shared, sees_from[rank])
         collectives = ThreadCollectives(rank, len(sees_from), meeting)
-        agreed = AGREEMENTS[agreement](Ballot(state, collectives, RANK_POLICIES, STEP, LAYERS))
+        agreed = AGREEMENTS[agreement](state, collectives, RANK_POLICIES, STEP, LAYERS)
         for layer in range(LAYERS):
             if agreed.leave(layer):
                 return layer
             assert agreed.add_up(ones).equal(len(sees_from) * ones), "a vote changes no sum"
             collectives.sum(ones)
+        extra = LAYERS if agreement == "vote" else 0
+        assert collectives.count == 2 * LAYERS + extra, "only the plain vote adds collectives"
         return LAYERS
 
     with ThreadPoolExecutor(len(sees_from)) as pool:
@@ -121,8 +125,8 @@ def test_whenever_each_rank_sees_the_target_all_leave_at_one_layer(
 
 def test_a_stop_named_after_the_last_layer_stops_no_later_pass(shared: SharedState):
     assert layers_left("epoch", shared, (LAYERS - 1, LAYERS)) == {LAYERS}
-    assert shared.stop == checkpoint_number(STEP, LAYERS, LAYERS)
-    assert shared.stop < checkpoint_number(STEP + 1, 0, LAYERS)
+    assert shared.stop == point_number(STEP, LAYERS, LAYERS)
+    assert shared.stop < point_number(STEP + 1, 0, LAYERS)
 
 
 @pytest.mark.parametrize(("num_layers", "last"), [(1, 0), (4, 3), (10, 9), (12, 10), (32, 28)])
@@ -146,7 +150,7 @@ def snapshot(step: int, *waiting: SloRequest) -> Snapshot:
 
 
 def arrival(request_id: int, slo_us: int = 1000) -> Arrival:
-    return Arrival(Request(request_id, prompt(5), 1), slo(request_id, slo_us), now_us())
+    return Arrival(Request(request_id, prompt(5), 1), slo(request_id, slo_us))
 
 
 def test_the_monitor_writes_the_number_of_the_step_it_looked_at_once_per_step(shared: SharedState):

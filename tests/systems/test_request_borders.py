@@ -17,11 +17,11 @@ from fakes import TINY, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanogpt.child_process import receive, send
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.request import Request
 from nanogpt.trace import RequestRecord
-from nanogpt.workers.worker_messages import receive, send
 from nanogpt.workers.worker_process import Worker
 
 SET_BY_CALLERS: dict[str, st.SearchStrategy[Any]] = {

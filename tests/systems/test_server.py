@@ -205,8 +205,9 @@ def test_an_answer_has_the_id_of_its_request_or_one_of_its_own(server: Any):
     assert len({*ids}) == 4 and all(len(each) == 32 for each in ids)
 
 
-def test_an_idle_connection_is_closed_after_its_time():
-    with serving(keep_alive_s=1) as brief:
+def test_an_idle_connection_is_closed_after_its_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("nanogpt.server.serving.KEEP_ALIVE_S", 1)
+    with serving() as brief:
         host, port = brief.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=LIMIT_S) as idle:
             idle.sendall(b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n")
@@ -269,23 +270,19 @@ def test_a_body_beyond_the_limit_is_not_read():
 
 
 @pytest.mark.parametrize(
-    ("settings", "max_prompt_tokens", "limits"),
+    ("settings", "max_tokens"),
     [
-        ({}, None, (64, 65)),
-        ({}, 5, (5, 65)),
-        ({"max_kv_tokens": 20}, None, (64, 21)),
-        ({"max_kv_tokens": 30, "block_size": 8}, None, (64, 25)),  # three whole blocks
+        ({}, 65),
+        ({"max_kv_tokens": 20}, 21),
+        ({"max_kv_tokens": 30, "block_size": 8}, 25),  # three whole blocks
     ],
 )
-def test_the_longest_request_is_the_one_that_the_engine_can_hold(
-    settings: Any, max_prompt_tokens: int | None, limits: tuple[int, int]
-):
+def test_the_longest_request_is_the_one_that_the_engine_can_hold(settings: Any, max_tokens: int):
     from nanogpt.server.openai_api import Limits
 
-    allowed = ServerSettings(max_prompt_tokens=max_prompt_tokens)
     made = engine(**settings)
-    found = Limits.of(made, allowed, CHARACTERS)
-    assert (found.max_prompt, found.max_tokens) == limits
+    found = Limits.of(made, ServerSettings(), CHARACTERS)
+    assert (found.max_prompt, found.max_tokens) == (64, max_tokens)
     made.submit(Request(0, [1], found.max_tokens - 1))
     with pytest.raises(ValueError, match="request 1"):
         made.submit(Request(1, [1], found.max_tokens))
@@ -474,7 +471,7 @@ def test_a_request_whose_logits_are_not_finite_ends_alone():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_engine_thread_that_breaks_leaves_no_client_waiting(monkeypatch: pytest.MonkeyPatch):
     from nanogpt.server.continuation import End
-    from nanogpt.server.engine_thread import Asked
+    from nanogpt.server.served_request import Asked
 
     def step(*given: Any) -> None:
         # While this step runs, another request comes in, whose command is never looked at.
@@ -492,7 +489,7 @@ def test_an_engine_thread_that_breaks_leaves_no_client_waiting(monkeypatch: pyte
         assert answer.status_code == 500
         assert answer.json()["error"]["message"] == "the engine has stopped"
         broken.wait_until(lambda: streams[0].end)
-        assert streams[0].end == End("failed", 0, "the engine has stopped")
+        assert streams[0].end == End("error", 0, "the engine has stopped")
         for refused in (broken.get("/health"), broken.post("/v1/completions", completion())):
             assert refused.status_code == 503
             assert refused.json()["error"]["message"] == "the engine has stopped"

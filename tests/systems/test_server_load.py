@@ -275,7 +275,7 @@ def test_the_steps_told_are_the_engines_own_and_nothing_is_kept_unwatched():
         watched.complete(max_tokens=20)
         watched.wait_until_idle()
         feed = watched.thread.live
-        assert (feed._frames, feed._requests, feed._room) == ((), (), {})
+        assert (feed._frames, feed._requests, feed._limits) == ((), (), {})
         seen = state(watched)
         assert (seen["steps"], list(seen["requests"]), seen["tokens"]) == ([], [], 20)
         assert seen["model"] == MODEL and not seen["closing"]
@@ -297,7 +297,7 @@ def test_the_steps_told_are_the_engines_own_and_nothing_is_kept_unwatched():
 
 
 def test_the_key_is_asked_for_the_state_and_the_page_asks_nothing_of_other_machines():
-    from nanogpt.server.app import PAGE_FILES
+    from nanogpt.server.app import LIVE_FILES
 
     key = {"Authorization": "Bearer secret"}
     with serving(api_key="secret") as guarded:
@@ -308,7 +308,7 @@ def test_the_key_is_asked_for_the_state_and_the_page_asks_nothing_of_other_machi
             refused = guarded.get("/live/state", params={"after": wrong}, headers=key)
             assert refused.status_code == 400
             assert "it must be a whole number" in refused.json()["error"]["message"]
-        for path in PAGE_FILES:
+        for path in ("/live", *(f"/live/{name}" for name in LIVE_FILES)):
             answer = guarded.get(path)
             assert answer.status_code == 200
             assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -328,7 +328,7 @@ def test_what_a_watcher_has_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch)
     feed.settle(made)
     told = feed.state(-1)
     assert [each["id"] for each in told["requests"]] == list(range(MOST_REQUESTS))
-    known = {"id", "status", "prompt", "known", "generated", "wanted", "priority"}
+    known = {"id", "status", "prompt", "known", "generated", "wanted", "key"}
     assert all(each.keys() == known for each in told["requests"]), "no text"
     assert (told["num_in_flight"], told["max_kv_tokens"], told["token_budget"]) == (90, 900, 64)
     for _ in range(MOST_STEPS + 40):
@@ -342,4 +342,4 @@ def test_what_a_watcher_has_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch)
     feed.state(-1)
     feed.step(made.step())
     feed.settle(made)
-    assert (feed._frames, feed._requests, feed._room) == ((), (), {})
+    assert (feed._frames, feed._requests, feed._limits) == ((), (), {})

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView
 from nanogpt.server import ServerPolicies
-from nanogpt.server.admission import AdmissionControl, RefusedError
+from nanogpt.server.admission import AdmissionControl
 from nanogpt.server.admission import Running as Admitted
-from nanogpt.server.engine_thread import Asked
+from nanogpt.server.api_errors import ApiError
+from nanogpt.server.served_request import Asked
 from nanogpt.server.server_policies import (
     AdmissionLimits,
     NewRequest,
@@ -237,18 +238,18 @@ def test_the_server_does_what_the_answered_state_says():
     with serving(policies=ServerPolicies(on_disconnect=lets_all_go)) as running:
         streams = [running.thread.submit(Asked([1, 2], 60)) for _ in range(2)]
         running.wait_until(lambda: len(running.thread.served) == 2)
-        running.thread.cancel(streams[0])
+        running.thread.abort(streams[0])
         running.wait_until(lambda: all(stream.end for stream in streams))
-        assert [stream.end and stream.end.reason for stream in streams] == ["cancelled"] * 2
+        assert [stream.end and stream.end.reason for stream in streams] == ["abort"] * 2
 
 
 @pytest.mark.parametrize(("length", "status"), [(200, 400), (4, 503)])
 def test_a_request_that_can_never_fit_or_comes_too_late_does_not_come_in(length: int, status: int):
     with serving(engine(max_kv_tokens=64)) as running:
         running.thread.closing = status == 503
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(ApiError) as refused:
             running.thread.submit(Asked([1] * 4, length))
-        assert (refused.value.status, refused.value.retry_after_s) == (status, None)
+        assert (refused.value.status, refused.value.headers) == (status, {})
         assert running.thread.num_unfinished == 0
         assert running.get("/health").status_code == (503 if running.thread.closing else 200)
 

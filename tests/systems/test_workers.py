@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
 SETTINGS = EngineConfig(token_budget=32, max_batch_size=4, block_size=4, share_prefixes=True)
-assert CONFIG.context_len == 128  # the numbers below count on it
+assert CONFIG.max_model_len == 128  # the numbers below count on it
 
 
 class Spy:

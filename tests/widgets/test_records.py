@@ -10,10 +10,9 @@ from support import find_program, run
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, encode
 from nanogpt.checkpoints.weights import load_model
-from nanogpt.clock import CostClock
+from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.model import GPT
 from nanogpt.policies import fusing
 from nanogpt.request import Request
@@ -26,7 +25,7 @@ MS = samples.MS
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=32)).eval()
+    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=32)).eval()
 
 
 def trace_of(model, **settings):
@@ -156,7 +155,7 @@ def test_a_moment_says_what_the_whole_prompt_would_take():
     assert make("SlackTimeline", cases=[case]).cases[0]["moments"][0]["whole_us"] == 70_000
 
 
-def test_the_bar_to_pass_is_the_margin_times_the_reference_s_score_which_may_be_negative():
+def test_the_bar_to_pass_is_the_margin_times_the_incumbent_s_score_which_may_be_negative():
     bars = [each["bar"] for each in make("GatePicture").decisions]
     tight, lost = 80_000 / 120_000, -0.01
     assert bars[4] is None
@@ -284,7 +283,7 @@ def test_a_fleet_s_trace_is_sent_as_columns():
 
 def test_a_comparison_of_two_fleets_has_the_metrics_of_a_family_first_unless_they_are_named():
     from nanogpt.experiments.fleet_comparison import compare
-    from nanogpt.fleet.presets import ADAPTIVE, FIFO
+    from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
 
     given = compare((FIFO, ADAPTIVE), "steady", 30, 1, [42, 43], ADAPTIVE.cost).to_json()
 

@@ -6,11 +6,10 @@ import { scrollFor, widthOf } from "./timeline_layout.js";
 const HUES = 8;
 const DIGIT = 6.4;
 
-// A request's colour: its own, where requests come and go, or by its place among the arrivals, so
-// the same in every picture of a trace.
+// A request's colour, by its place among the arrivals: the same in every picture of a trace.
 export function requestHue(trace, id) {
   const place = trace.requests.findIndex((request) => request.id === id);
-  return `sn-hue-${(trace.requests[place]?.hue ?? place) % HUES}`;
+  return `sn-hue-${place % HUES}`;
 }
 
 // The steps' numbers above their columns, each where the one before it leaves room.

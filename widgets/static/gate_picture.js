@@ -2,7 +2,7 @@
 
 import { chartText } from "./chart.js";
 import { mount, node, svg } from "./dom.js";
-import { decisionWords, fourCases, isCase, referenceOf, roleWords, rowsOf, scoreRange, scoreTicks } from "./gate_picture_layout.js";
+import { decisionWords, fourCases, isCase, incumbentOf, roleWords, rowsOf, scoreRange, scoreTicks } from "./gate_picture_layout.js";
 import { createPlayer } from "./player.js";
 import { fateWords, scoreWords, signedDuration } from "./signed_words.js";
 
@@ -19,17 +19,17 @@ function header(words, scope) {
   return node("th", { scope }, words);
 }
 
-// The four cases as a table: columns by the reference's slack, rows by the waiter's.
+// The four cases as a table: columns by the incumbent's slack, rows by the candidate's.
 function drawCases(decision) {
   const body = fourCases(decision.margin).map((row) => node("tr", {},
-    header(`waiter ${row[0].waiter === "doomed" ? "is doomed" : row[0].waiter}`, "row"),
+    header(`candidate ${row[0].candidate === "doomed" ? "is doomed" : row[0].candidate}`, "row"),
     ...row.map((cell) => {
       const here = isCase(cell, decision);
       return node("td", { class: `sn-gp-${cell.verdict}${here ? " sn-gp-here" : ""}`, "aria-current": here ? "true" : null },
         here ? node("strong", {}, "this case: ") : null, cell.words);
     })));
   return node("table", { class: "sn-gp-cases" },
-    node("thead", {}, node("tr", {}, node("td", {}), header("reference can make it", "col"), header("reference is doomed", "col"))),
+    node("thead", {}, node("tr", {}, node("td", {}), header("incumbent can make it", "col"), header("incumbent is doomed", "col"))),
     node("tbody", {}, ...body));
 }
 
@@ -48,18 +48,18 @@ function drawAxis(range, x, base, width) {
   return group;
 }
 
-// From the reference's score to the margin's: a band, and a line that the waiter has to pass.
+// From the incumbent's score to the margin's: a band, and a line that the candidate has to pass.
 function drawMargin(decision, x, base) {
-  const reference = referenceOf(decision);
-  if (!reference) return svg("g", {});
-  const [from, to] = [x(reference.edf_score), x(decision.bar)];
-  const inverted = decision.bar < reference.edf_score;
+  const incumbent = incumbentOf(decision);
+  if (!incumbent) return svg("g", {});
+  const [from, to] = [x(incumbent.edf_score), x(decision.bar)];
+  const inverted = decision.bar < incumbent.edf_score;
   const group = svg("g", {});
   group.append(
     svg("rect", { x: Math.min(from, to), y: TOP - 16, width: Math.abs(to - from), height: base - TOP + 16, class: inverted ? "sn-gp-inverted" : "sn-gp-band" }),
     svg("path", { d: `M${to} ${TOP - 16}V${base}`, class: inverted ? "sn-gp-bar sn-gp-bar-inverted" : "sn-gp-bar" }),
   );
-  const bar = `${decision.margin} × reference`;
+  const bar = `${decision.margin} × incumbent`;
   const said = inverted ? `${bar}: lower, not higher` : bar;
   const words = said.length * BOLD <= x.end - x.start ? said : bar;
   const half = (words.length * BOLD) / 2;
@@ -70,9 +70,9 @@ function drawMargin(decision, x, base) {
 
 function drawDot(row, x, y) {
   const role = row.roles.includes("gives way") ? " sn-gp-victim" : "";
-  if (row.kind === "waiter") return svg("path", { d: `M${x} ${y - 9}l9 9l-9 9l-9 -9Z`, class: "sn-gp-waiter" });
+  if (row.kind === "candidate") return svg("path", { d: `M${x} ${y - 9}l9 9l-9 9l-9 -9Z`, class: "sn-gp-candidate" });
   const dot = svg("circle", { cx: x, cy: y, r: 7.5, class: `sn-gp-${row.kind}${role}` });
-  if (!row.roles.includes("reference")) return dot;
+  if (!row.roles.includes("incumbent")) return dot;
   return svg("g", {}, dot, svg("circle", { cx: x, cy: y, r: 12, class: "sn-gp-ring" }));
 }
 
@@ -98,7 +98,7 @@ function drawRole(row, x, y, bar) {
 }
 
 function drawRow(row, x, y, wide, bar) {
-  const name = `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}`;
+  const name = `request ${row.id}`;
   const fate = `slack ${signedDuration(row.slack_us)}`;
   const label = wide
     ? [chartText(0, y + 4, "start", name, "sn-gp-name"), chartText(76, y + 4, "start", fate)]
@@ -120,7 +120,7 @@ function drawScores(decision, width) {
   const step = (wide ? 34 : 46) + below;
   const yOf = (at) => TOP + (wide ? 6 : 18) + at * step;
   const base = yOf(rows.length - 1) + 22 + below;
-  const label = rows.map((row) => `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}, ${fateWords(row.slack_us)}: ${roleWords(row)}`).join("; ");
+  const label = rows.map((row) => `request ${row.id}, ${fateWords(row.slack_us)}: ${roleWords(row)}`).join("; ");
   const picture = svg("svg", { width, height: base + 42, role: "img", "aria-label": `Scores per ms. ${label}` });
   picture.append(drawAxis(range, x, base, width), drawMargin(decision, x, base), ...rows.map((row, at) => drawRow(row, x, yOf(at), wide, bar)));
   return picture;

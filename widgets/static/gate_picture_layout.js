@@ -7,38 +7,38 @@ import { fateWords, scoreWords, signedDuration } from "./signed_words.js";
 export function fourCases(margin) {
   return [
     [
-      { waiter: "can make it", reference: "can make it", verdict: "compare", words: `Preempt if the waiter's score is more than ${margin} times the reference's.` },
-      { waiter: "can make it", reference: "doomed", verdict: "preempt", words: "Preempt: the reference misses its deadline anyway." },
+      { candidate: "can make it", incumbent: "can make it", verdict: "compare", words: `Preempt if the candidate's score is more than ${margin} times the incumbent's.` },
+      { candidate: "can make it", incumbent: "doomed", verdict: "preempt", words: "Preempt: the incumbent misses its deadline anyway." },
     ],
     [
-      { waiter: "doomed", reference: "can make it", verdict: "keep", words: "Keep: nothing is sacrificed for a request that cannot be saved." },
-      { waiter: "doomed", reference: "doomed", verdict: "keep", words: "Keep: no order rescues either of them." },
+      { candidate: "doomed", incumbent: "can make it", verdict: "keep", words: "Keep: nothing is sacrificed for a request that cannot be saved." },
+      { candidate: "doomed", incumbent: "doomed", verdict: "keep", words: "Keep: no order rescues either of them." },
     ],
   ];
 }
 
-export function referenceOf(decision) {
-  return decision.runners.find((runner) => runner.id === decision.reference) ?? null;
+export function incumbentOf(decision) {
+  return decision.running.find((each) => each.id === decision.incumbent) ?? null;
 }
 
-// Whether a cell of the four is the decision's; without a reference none is.
+// Whether a cell of the four is the decision's; without an incumbent none is.
 export function isCase(cell, decision) {
-  const reference = referenceOf(decision);
-  return reference !== null && cell.waiter === fateWords(decision.waiter.slack_us)
-    && cell.reference === fateWords(reference.slack_us);
+  const incumbent = incumbentOf(decision);
+  return incumbent !== null && cell.candidate === fateWords(decision.candidate.slack_us)
+    && cell.incumbent === fateWords(incumbent.slack_us);
 }
 
-// The waiter first, then the runners, the highest score first, each with what it is here.
+// The candidate first, then what runs, the highest score first, each with what it is here.
 export function rowsOf(decision) {
-  const runners = [...decision.runners].sort((one, other) => other.edf_score - one.edf_score || one.id - other.id);
+  const running = [...decision.running].sort((one, other) => other.edf_score - one.edf_score || one.id - other.id);
   return [
-    { ...decision.waiter, kind: "waiter", roles: ["waits"] },
-    ...runners.map((runner) => ({
-      ...runner, kind: runner.immune ? "immune" : "runner",
+    { ...decision.candidate, kind: "candidate", roles: ["candidate"] },
+    ...running.map((each) => ({
+      ...each, kind: each.immune ? "immune" : "running",
       roles: [
-        runner.immune ? "immune" : null,
-        runner.id === decision.reference ? "reference" : null,
-        runner.id === decision.victim ? "gives way" : null,
+        each.immune ? "immune" : null,
+        each.id === decision.incumbent ? "incumbent" : null,
+        each.id === decision.victim ? "gives way" : null,
       ].filter(Boolean),
     })),
   ];
@@ -65,15 +65,15 @@ export function roleWords(row) {
 
 // The decision's numbers in words, behind the words that came with it.
 export function decisionWords(decision) {
-  const { waiter, mode, margin, bar, victim } = decision;
-  const reference = referenceOf(decision);
+  const { candidate, mode, margin, bar, victim } = decision;
+  const incumbent = incumbentOf(decision);
   const which = mode === "conservative" ? "most" : "least";
-  const facts = [`Request ${waiter.id} waits with slack ${signedDuration(waiter.slack_us)}, score ${scoreWords(waiter.edf_score)}.`];
-  if (reference) {
-    facts.push(`It is measured by the ${which} urgent runner that is not immune (${mode}), request ${reference.id}: ` +
-      `slack ${signedDuration(reference.slack_us)}, score ${scoreWords(reference.edf_score)}; ${margin} times that is ${scoreWords(bar)}.`);
+  const facts = [`Request ${candidate.id} waits with slack ${signedDuration(candidate.slack_us)}, score ${scoreWords(candidate.edf_score)}.`];
+  if (incumbent) {
+    facts.push(`The incumbent is the ${which} urgent running request that is not immune (${mode}), request ${incumbent.id}: ` +
+      `slack ${signedDuration(incumbent.slack_us)}, score ${scoreWords(incumbent.edf_score)}; ${margin} times that is ${scoreWords(bar)}.`);
   } else {
-    facts.push(decision.runners.length ? "Every runner is immune: there is none to measure it by." : "Nothing runs.");
+    facts.push(decision.running.length ? "Every running request is immune: there is no incumbent." : "Nothing runs.");
   }
   facts.push(victim === null ? "Nothing gives way." : `Request ${victim} gives way.`);
   return `${decision.words}\n${facts.join(" ")}`;

@@ -72,8 +72,7 @@ export function createHeapPicture(frames, entries) {
     const picture = svg("svg", { width: sizes.width, height: places.height, role: "img", "aria-label": "A heap" });
     const edges = drawFrame(picture, places, sizes, most);
     const shapes = [...entries.values()].map((entry, index) => {
-      const hue = entry.hue ?? index;
-      const shape = { id: entry.id, node: entryShape(entry, hue, sizes.node, true), cell: entryShape(entry, hue, sizes.cell, sizes.cellLabels) };
+      const shape = { id: entry.id, node: entryShape(entry, index, sizes.node, true), cell: entryShape(entry, index, sizes.cell, sizes.cellLabels) };
       picture.append(shape.cell, shape.node);
       // What is not in the heap waits at the first place: it comes in from there.
       place(shape.node, places.tree(0), false);

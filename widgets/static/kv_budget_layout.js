@@ -10,18 +10,16 @@ const WIDEST_PX = 58;
 
 // For every step: the stack of KV tokens by request, what preemption and completion released, the
 // depth of the queue, and the tokens computed. `again` counts tokens that the request had computed
-// before it was preempted, or lost with its worker: of a stack's tokens, of a step's work, and so
-// far. A trace that begins in the middle says what lies `before` it.
+// before it was preempted: of a stack's tokens, of a step's work, and so far.
 export function kvSteps(trace) {
-  const counted = (what) => new Map(trace.requests.flatMap(({ id, before }) => (before ? [[id, before[what]]] : [])));
-  const reached = counted("reached");
-  const lost = counted("lost");
-  const generated = counted("generated");
+  const reached = new Map();
+  const lost = new Map();
+  const generated = new Map();
   const order = trace.requests.map((request) => request.id);
-  let held = counted("held");
+  let held = new Map();
   let againSoFar = 0;
   return trace.steps.map((step) => {
-    const dropped = [...step.preempted, ...(step.lost ?? [])].map((id) => {
+    const dropped = step.preempted.map((id) => {
       lost.set(id, reached.get(id) ?? 0);
       return { id, tokens: held.get(id) ?? 0, generated: generated.get(id) ?? 0 };
     });

@@ -139,9 +139,9 @@ function drawDrops(steps, columns, top, base, unit) {
   return group;
 }
 
-export function drawChart(trace, steps, columns, top, most, patterns, width, height = CHART) {
-  const base = top + height;
-  const unit = height / most;
+function drawChart(trace, steps, columns, top, most, patterns, width) {
+  const base = top + CHART;
+  const unit = CHART / most;
   const group = svg("g", {});
   group.append(svg("path", { d: `M0 ${base + 0.5}H${width}`, class: "sn-kv-rule" }));
   steps.forEach((step, index) => {

@@ -6,16 +6,12 @@ import { tokensOf } from "./work.js";
 // ---- states ---------------------------------------------------------------------------------
 
 // Known tokens of a request before its first sample of step `index`: prompt and generated so far.
-// In a trace that begins in the middle, `before` counts what it had been given by then; a request
-// that was lost with its worker has its prompt alone again.
 export function knownBefore(trace, id, index) {
   const request = trace.requests.find((each) => each.id === id);
-  let given = request.before?.generated ?? 0;
-  trace.steps.slice(0, index + 1).forEach((step, at) => {
-    if (step.lost?.includes(id)) given = 0;
-    if (at === index) return;
+  let given = 0;
+  for (const step of trace.steps.slice(0, index)) {
     for (const work of step.work) if (work.request_id === id) given += tokensOf(work).length;
-  });
+  }
   return request.prompt_tokens.length + given;
 }
 

@@ -1,19 +1,23 @@
 // A guest's page: come in with the code, send a prompt, watch what becomes of it.
 
-import { badge, connect, element, textOf } from "./connection.js";
+import { card, element, listen, send } from "./room_page.js";
 
 const at = (id) => document.getElementById(id);
 const scanned = location.hash.slice(1);
 if (scanned) history.replaceState(null, "", location.pathname);
 
-let say = null;
+let code = scanned.toUpperCase() || sessionStorage.getItem("code");
 let spoken = "";
 let limits = { prompt: 120, alphabet: "" };
 
-function enter(code) {
-  const first = () => ({ code, key: sessionStorage.getItem("key") });
+function headers() {
+  const key = sessionStorage.getItem("key");
+  return { authorization: `Bearer ${code}`, ...(key ? { "x-guest": key } : {}) };
+}
+
+function enter() {
   sessionStorage.setItem("code", code);
-  say = connect("/room", first, hear, (words) => {
+  listen("/room/guest", headers, hear, (words) => {
     at("connection").textContent = words;
   });
 }
@@ -30,27 +34,19 @@ function hear(message) {
     at("inside").hidden = true;
     at("connection").textContent = message.why;
     at("code").focus();
-  } else if (message.kind === "answer") {
-    at("answer").textContent = message.why;
-    if (!message.why) at("prompt").value = "";
-    count();
   } else if (message.kind === "view") show(message);
 }
 
-function card(asked) {
-  const head = element("p", { class: "head" }, element("strong", {}, `Request ${asked.id}`), badge(asked));
-  const words = element("p", { class: "soft" }, asked.words);
-  return element("article", { class: `card hue-${asked.hue}` }, head, textOf(asked), words);
-}
+const soft = (words) => element("p", { class: "soft" }, words);
+const cardOf = (request) => card(request, `Request ${request.id}`, soft(request.words));
 
 function show(view) {
   limits = view.limits;
   count();
-  at("mine").replaceChildren(...(view.mine.length ? view.mine.map(card)
-    : [element("p", { class: "soft" }, "Nothing yet: send a prompt.")]));
-  at("others").replaceChildren(...view.others.map(card));
-  const { running, waiting, people, worker, paused } = view.room;
-  const stands = worker === "up" ? (paused ? " The engine is paused." : "") : " The engine's process is starting.";
+  at("mine").replaceChildren(...(view.mine.length ? view.mine.map(cardOf) : [soft("Nothing yet: send a prompt.")]));
+  at("others").replaceChildren(...view.others.map(cardOf));
+  const { running, waiting, people, paused } = view.room;
+  const stands = paused ? " The engine is paused." : "";
   at("standing").textContent = `${people} here, ${running} running, ${waiting} waiting.${stands}`;
   // A screen reader hears a change of state, not every token.
   const newest = view.mine[0];
@@ -71,13 +67,16 @@ function count() {
 at("prompt").addEventListener("input", count);
 at("join").addEventListener("submit", (event) => {
   event.preventDefault();
-  enter(at("code").value.trim().toUpperCase());
+  code = at("code").value.trim().toUpperCase();
+  enter();
 });
-at("ask").addEventListener("submit", (event) => {
+at("ask").addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (!say({ ask: at("prompt").value })) at("answer").textContent = "Not connected just now; your prompt was not sent.";
+  const why = await send("/room/ask", headers(), { ask: at("prompt").value });
+  at("answer").textContent = why;
+  if (!why) at("prompt").value = "";
+  count();
 });
 count();
 // A page that is loaded again comes in by itself.
-const code = scanned.toUpperCase() || sessionStorage.getItem("code");
-if (code) enter(code);
+if (code) enter();

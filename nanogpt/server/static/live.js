@@ -1,6 +1,6 @@
 // The live page: asks the server twice a second and draws what it says.
 
-import { atMost, bars, count, curve, joined, path, rates, rows, sampled, seconds, since, words } from "./live_layout.js";
+import { atMost, bars, count, curve, joined, path, queueWords, rates, rows, sampled, seconds, since, stepWords, words } from "./live_layout.js";
 
 const EVERY_MS = 500;
 const MOST_ROWS = 24;
@@ -12,7 +12,12 @@ let samples = [];
 let before = null;
 let newest = null;
 let paused = false;
-let key = "";
+// The key may come behind the address, which a room can read: it leaves the address bar.
+let key = location.hash.slice(1) || sessionStorage.getItem("key") || "";
+if (location.hash) {
+  sessionStorage.setItem("key", key);
+  history.replaceState(null, "", location.pathname);
+}
 
 function draw(name, attributes = {}, text = "") {
   const made = document.createElementNS(SVG, name);
@@ -116,11 +121,18 @@ function speed() {
   return recent.length > 1 ? rates([recent[0], recent[recent.length - 1]])[0].rate : 0;
 }
 
+// A screen reader hears what changes.
+function say(id, text) {
+  if (one(id).textContent !== text) one(id).textContent = text;
+}
+
 function show() {
   if (!newest) return;
   one("model").textContent = newest.model;
-  one("words").textContent = words(newest, speed());
+  say("words", words(newest, speed()));
   drawTimeline(newest);
+  say("step", stepWords(frames));
+  say("queue", queueWords(newest.requests));
   drawRate();
   drawKv(newest);
   drawHistogram("ttft", "Time to first token", since(newest.ttft, before?.ttft));
@@ -128,9 +140,8 @@ function show() {
 }
 
 function connection(text, bad = false) {
-  const line = one("connection");
-  if (line.textContent !== text) line.textContent = text;
-  line.classList.toggle("bad", bad);
+  say("connection", text);
+  one("connection").classList.toggle("bad", bad);
 }
 
 async function ask() {

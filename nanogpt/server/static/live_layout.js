@@ -2,6 +2,7 @@
 
 export const NEWEST = 120;
 export const RATE_S = 60;
+export const KINDS = ["prefill", "decode", "again"];
 
 /** The frames known, with new ones behind them: at most `most`, none twice. Where steps between
  *  them were missed, those known are let go: what stands side by side followed each other. */
@@ -22,11 +23,11 @@ export function rows(requests, frames, columns, most) {
   const chosen = requests.slice(0, most).map((each) => ({ id: each.id, status: each.status, label: label(each), cells: [], from: null }));
   const byId = new Map(chosen.map((each) => [each.id, each]));
   shown.forEach((frame, index) => {
-    for (const [id, decodes, tokens] of frame.work) {
+    for (const [id, kind, tokens] of frame.work) {
       const row = byId.get(id);
       if (!row) continue;
       row.from ??= first + index;
-      row.cells.push({ column: first + index, kind: decodes ? "decode" : "prefill", tokens });
+      row.cells.push({ column: first + index, kind: KINDS[kind], tokens });
     }
   });
   return chosen;
@@ -118,6 +119,25 @@ export function words(state, rate) {
   const percent = Math.round(100 * state.kv_usage);
   const preempted = state.preemptions ? `, ${count(state.preemptions, "preemption")} so far` : "";
   return `${state.running} running, ${state.waiting} waiting, ${Math.round(rate)} tokens/s, KV ${percent} % full${preempted}`;
+}
+
+/** The newest step in words: which requests computed how many tokens. */
+export function stepWords(frames) {
+  if (!frames.length) return "";
+  const { step, work, preempted } = frames[frames.length - 1];
+  const verbs = { prefill: "prefills", decode: "decodes", again: "computes again" };
+  const each = work.map(([id, kind, tokens]) => `#${id} ${verbs[KINDS[kind]]} ${count(tokens, "token")}`);
+  const gone = preempted.map((id) => `#${id} is preempted`);
+  return `Step ${step}: ${[...gone, ...each].join(", ")}.`;
+}
+
+/** The waiting requests that are listed, the first to start first, each with its key. */
+export function queueWords(requests, most = 7) {
+  const waiting = requests.filter(({ status }) => status === "waiting");
+  if (!waiting.length) return "No request waits.";
+  const shown = waiting.slice(0, most).map(({ id, key }) => `#${id} (key ${key.join(", ")})`);
+  const more = waiting.length - shown.length;
+  return `Waiting, the first to start first: ${shown.join(", ")}${more ? ` and ${more} more` : ""}.`;
 }
 
 /** "1 step", "2 steps". */

@@ -11,8 +11,7 @@ from launching import wait_for
 
 from course.lesson_data.l01_chunks import six_requests
 from nanogpt import Engine, EngineConfig, Policies, load_model
-from nanogpt.clock import CostClock
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, CostClock
 
 pytestmark = [pytest.mark.browser, in_lesson("l01_chunked_prefill")]
 

@@ -1,7 +1,7 @@
-// The projector's page: the pictures of the run, and the instructor's controls.
+// The room around the live page: who is here, the newest texts, and the instructor's controls.
 
-import { badge, connect, element, textOf } from "./connection.js";
-import { createLiveTrace } from "./widgets/live_trace.js";
+import "./live/live.js"; // first: it takes the token out of the address bar
+import { card, element, listen, send } from "./room_page.js";
 
 const at = (id) => document.getElementById(id);
 const WIDTH = 960;
@@ -11,53 +11,41 @@ const NAMES = {
   pace_ms: "Step every, ms",
 };
 
-// The token leaves the address bar, which a room can read.
-const token = location.hash.slice(1) || sessionStorage.getItem("token");
-if (location.hash) {
-  sessionStorage.setItem("token", token);
-  history.replaceState(null, "", location.pathname);
-}
-
-const push = createLiveTrace(at("run"), at("heap"));
+const headers = () => ({ authorization: `Bearer ${sessionStorage.getItem("key")}` });
 const sliders = new Map();
 let choice = null;
 let settings = {};
 
-const say = connect("/control", () => ({ token }), hear, (words) => notice(words));
+async function say(message) {
+  notice(await send("/room/control", headers(), message));
+}
 
 function notice(words) {
-  at("event").textContent = words;
+  if (words) at("event").textContent = words;
 }
+
+listen("/room/screen", headers, hear, notice);
 
 function hear(message) {
   if (message.kind === "welcome") {
     invite(message);
     makeSettings(message);
   } else if (message.kind === "refused") notice(message.why);
-  else if (message.kind === "answer") notice(message.why);
   else if (message.kind === "screen") show(message);
 }
 
-// ---- the pictures ---------------------------------------------------------------------------
-
 function show(view) {
   settings = view.settings;
-  const none = view.room.worker === "up" ? "No request waits." : "The queue was the worker's: the next one gets it anew.";
-  const words = push({ ...view, none });
   // Spoken only when it can be followed: paused, step by step.
-  if (settings.paused) at("words").textContent = words;
-  at("newest").replaceChildren(...view.newest.slice(0, 3).map((asked) =>
-    element("article", { class: `line hue-${asked.hue}` },
-      element("p", { class: "head" }, element("strong", {}, `${asked.id}`), badge(asked)), textOf(asked))));
-  const { step, running, waiting, people, worker } = view.room;
+  at("step").setAttribute("aria-live", settings.paused ? "polite" : "off");
+  at("newest").replaceChildren(...view.newest.map((request) => card(request, `${request.id}`)));
+  const { step, running, waiting, people } = view.room;
   const kept = view.slo.of ? `SLO kept: ${view.slo.kept} of ${view.slo.of}` : "SLO: none judged yet";
-  const state = worker === "up" ? (settings.paused ? "paused" : `step ${step}`) : worker === "lost" ? "worker lost" : "worker starting";
+  const state = settings.paused ? "paused" : `step ${step}`;
   at("standing").textContent = `${people} here · ${running} run, ${waiting} wait · ${kept} · ${state}`;
-  at("standing").classList.toggle("bad", worker !== "up");
-  const newest = view.events[view.events.length - 1];
-  if (newest && newest !== at("event").dataset.said) {
-    at("event").dataset.said = newest;
-    notice(newest);
+  if (view.event !== at("event").dataset.said) {
+    at("event").dataset.said = view.event;
+    notice(view.event);
   }
   for (const [name, { input, output }] of sliders) {
     if (input !== document.activeElement || !input.matches(":active")) input.value = settings[name];
@@ -76,7 +64,7 @@ const DEEDS = [
   ["long", "A long prompt arrives", () => say({ do: "long" })],
   ["halve", "The KV budget halves", () => say({ do: "halve" })],
   ["urgent", "An urgent request", () => say({ do: "urgent" })],
-  ["kill", "Kill a worker", () => say({ do: "kill" })],
+  ["kill", "Kill the engine", () => say({ do: "kill" })],
   ["hide", "Hide texts", () => say({ do: settings.hidden ? "show" : "hide" })],
   ["settings", "Settings", () => toggleSettings()],
   ["join", "Join", () => at("joining").showModal()],
@@ -110,7 +98,7 @@ function rove(event) {
 function makeSettings({ sliders: limits, policies }) {
   sliders.clear();
   const rows = Object.entries(limits).map(([name, { least, most, step }]) => {
-    const output = element("output", {});
+    const output = element("output");
     const input = element("input", {
       type: "range", min: least, max: most, step, id: name,
       oninput: () => { output.textContent = input.value; },
@@ -127,7 +115,7 @@ function makeSettings({ sliders: limits, policies }) {
 
 function invite({ code, address, qr, notes }) {
   const plain = address.replace(/^http:\/\//, "").replace(/\/$/, "");
-  at("where").replaceChildren(element("span", {}, plain), " · room code ", element("strong", {}, code));
+  at("where").replaceChildren(plain, " · room code ", element("strong", {}, code));
   at("invitation").replaceChildren(...(qr ? [element("img", { src: qr, alt: `QR code of ${address}` })] : []),
     element("div", {}, element("p", { class: "address" }, plain), element("p", {}, "room code"),
       element("p", { class: "code" }, code), ...notes.map((words) => element("p", { class: "soft" }, words))));
@@ -141,17 +129,11 @@ at("deeds").addEventListener("keydown", rove);
 at("deeds").addEventListener("click", (event) => event.target.closest("button")?.focus(), true);
 [...buttons.values()].slice(1).forEach((button) => button.setAttribute("tabindex", "-1"));
 
-// ---- the size -------------------------------------------------------------------------------
-
 // 960 by 540, as large as the projector takes: its smallest text has 24 of 1080 lines.
 function fit() {
-  const scale = Math.min(innerWidth / WIDTH, innerHeight / HEIGHT);
-  document.body.classList.toggle("narrow", innerWidth < 700);
-  at("stage").style.transform = innerWidth < 700 ? "" : `scale(${scale})`;
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  at("stage").dataset.theme = dark ? "dark" : "light";
+  const scale = innerWidth < 700 ? 1 : Math.min(innerWidth / WIDTH, innerHeight / HEIGHT);
+  document.querySelector("main").style.zoom = scale;
 }
 
 addEventListener("resize", fit);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", fit);
 fit();

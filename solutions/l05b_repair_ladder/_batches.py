@@ -1,4 +1,4 @@
-"""Batches that are wrong in one way or another, and the wrong ideas behind them."""
+"""Wrong batches, and the misconceptions behind them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ def batching(
     starts_with: Callable[[SloView], int] = lambda head: head.tokens,
     skips: bool = False,
 ) -> Batch:
-    """The rules, but for another idea of what fits; `skips` goes on behind one that does not."""
+    """The rules with another idea of what fits; `skips` goes on after a waiter that does not."""
 
     def answer(
         head: SloView,
@@ -112,23 +112,23 @@ def takes_them_out(head: SloView, waiters: list[SloView], *rest: Any) -> list[in
 
 
 ONLY_THE_HEAD = (
-    "It is the head, which runs in any case, that the others must not endanger: the time and the "
-    "SLO that count are the head's."
+    "The other requests must not endanger the head, which runs in any case: only the head's time "
+    "and SLO count."
 )
 MISCONCEPTIONS = (
     not_a_list("A batch is a set.", lambda *args: set(best(*args))),
     Misconception(
         "no_reserve",
-        "As many as the pass can hold.",
-        "All get done when the pass ends, the head too, and then it has to have at least "
+        "A pass takes as many requests as it can hold.",
+        "All requests of a pass finish when it ends, and then the head must have at least "
         "`slack_reserve` times its SLO to spare.",
         batching(lambda room: room.within_tokens),
     ),
     Misconception(
         "no_token_limit",
-        "As many as the head can bear.",
-        "The head could bear it, but the batch is above `max_batch_tokens` tokens: a request that "
-        "comes next would find the engine busy for too long.",
+        "A pass takes as many requests as the head can bear.",
+        "The head could bear it, but the batch has more than `max_batch_tokens` tokens: the next "
+        "request to arrive would find the engine busy for too long.",
         batching(lambda room: room.keeps_reserve),
     ),
     Misconception(
@@ -140,59 +140,59 @@ MISCONCEPTIONS = (
     Misconception(
         "reserve_exclusive",
         "More than the reserve.",
-        "At least `slack_reserve` times the SLO means that exactly as much is enough.",
+        "At least `slack_reserve` times the SLO means that exactly that is enough.",
         batching(lambda room: room.within_tokens and room.spare_us > room.kept_us),
     ),
     Misconception(
         "one_too_many",
-        "While it fits, one more.",
-        "Look at the batch with the waiter in it *before* you take it along: this one went one too "
-        "far.",
+        "While the batch fits, add one more.",
+        "Judge the batch with the next waiter in it *before* you add that waiter: this batch is "
+        "one request too long.",
         batching(lambda room: replace(room, tokens=room.before).fits()),
     ),
     Misconception(
         "spares_the_waiter",
-        "What comes along must make it.",
+        "A request that joins must meet its deadline.",
         ONLY_THE_HEAD,
         batching(lambda room: room.within_tokens and room.waiter_keeps_reserve),
     ),
     Misconception(
         "head_missing",
-        "Which come along with the head?",
+        "Which requests join the head?",
         "The head runs in this pass as well: its id comes first.",
         lambda *args: best(*args)[1:],
     ),
     Misconception(
         "refuses_the_head",
-        "What is too long does not run.",
-        "The head always runs, alone if it has to: too long or too late as it may be, one request "
-        "has to be next.",
+        "A request that is too long does not run.",
+        "The head always runs, alone if it has to: even if it is too long or too late, one "
+        "request has to be next.",
         refuses_the_head,
     ),
     Misconception(
         "skips",
-        "Fill what is left.",
-        "One did not fit and a later one was taken in its place: stop there, or long prompts are "
-        "overtaken for ever.",
+        "Fill the room that is left.",
+        "One waiter did not fit and a later one took its place: stop at the first that does not "
+        "fit, or long prompts are overtaken for ever.",
         batching(skips=True),
     ),
     Misconception(
         "forgets_c",
         "Time is tokens.",
-        "Every pass costs c on top of its tokens, and the head has to bear that too.",
+        "Every pass also costs c, and the head has to bear that too.",
         sparing(lambda room: room.spare_us + room.c),
     ),
     Misconception(
         "head_not_counted",
-        "What comes along is what counts.",
+        "Only the requests that join count.",
         "The head is in the pass too: its own tokens count towards its length.",
         batching(starts_with=lambda head: 0),
     ),
     Misconception(
         "reorders",
-        "Short ones first, more of them fit.",
+        "Short requests first: more of them fit.",
         "The waiters come most urgent first: keep this order, or a less urgent one overtakes.",
         offered(lambda waiters: sorted(waiters, key=lambda each: each.tokens)),
     ),
-    Misconception("in_place", "What comes along no longer waits.", examples=(takes_them_out,)),
+    Misconception("in_place", "A request that joins no longer waits.", examples=(takes_them_out,)),
 )

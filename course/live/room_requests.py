@@ -1,10 +1,12 @@
-"""Guests and their prompts: what they may send, and what becomes of it."""
+"""Guests and their requests: what they may send, and how far each has come."""
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, encode
+from nanogpt.server.continuation import TokenStream
+from nanogpt.server.served_request import Asked
 
 MAX_PROMPT = 120
 NEW_TOKENS = 32
@@ -63,46 +65,6 @@ class Rate:
         self._times.append(now)
 
 
-State = Literal["waiting", "prefilling", "active", "preempted", "lost", "done", "refused"]
-
-
-@dataclass(slots=True)
-class Asked:
-    """A prompt and its progress. Mutable.
-
-    `tokens` are those generated so far; `redone` of them were generated again after a worker was
-    lost. `window` is the one that it is served under, once it has started.
-    """
-
-    id: int
-    guest: "Guest | None"
-    prompt_tokens: list[int]
-    max_new_tokens: int
-    priority: int
-    slo_steps: int
-    arrival_step: int
-    arrived_s: float
-    state: State = "waiting"
-    words: str = "It is on its way to the engine."
-    tokens: list[int] = field(default_factory=list[int])
-    redone: int = 0
-    first_step: int | None = None
-    first_s: float | None = None
-    window: int = 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is finished or refused."""
-        return self.state in ("done", "refused")
-
-    @property
-    def kept_slo(self) -> bool | None:
-        """Whether its first token came in time; None before it came."""
-        if self.first_step is None:
-            return None
-        return self.first_step - self.arrival_step < self.slo_steps
-
-
 @dataclass(slots=True, eq=False)
 class Guest:
     """A phone in the room. Mutable: its open pages, and its rate."""
@@ -110,3 +72,44 @@ class Guest:
     key: str
     rate: Rate = field(default_factory=lambda: Rate(1, GAP_S))
     pages: int = 0
+
+
+State = Literal["waiting", "prefilling", "active", "preempted", "lost", "done", "refused"]
+
+
+@dataclass(slots=True)
+class RoomRequest:
+    """A prompt and its progress. Mutable: its state in words, its text, and its window."""
+
+    stream: TokenStream
+    asked: Asked
+    guest: Guest | None
+    slo_steps: int
+    arrival_step: int
+    window: int
+    state: State = "waiting"
+    words: str = "It is on its way to the engine."
+    text: str = ""
+    first_step: int | None = None
+
+    @property
+    def id(self) -> int:
+        """The id that the engine knows it by."""
+        return self.stream.request_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is finished or refused."""
+        return self.state in ("done", "refused")
+
+    @property
+    def num_known(self) -> int:
+        """Tokens of the prompt and of the text."""
+        return len(self.asked.prompt_tokens) + len(self.text)
+
+    @property
+    def kept_slo(self) -> bool | None:
+        """Whether its first token came in time; None before it came."""
+        if self.first_step is None:
+            return None
+        return self.first_step - self.arrival_step < self.slo_steps

@@ -1,4 +1,4 @@
-"""What a server asks of an engine: to cancel a request at any moment, to sample each its way."""
+"""What a server asks of an engine: to abort a request at any moment, to sample each its way."""
 
 import random
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def served(engine: Engine, requests: list[Request], chance: random.Random) -> It
 
 @tiers.examples(0.7)
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 10**6))
-def test_a_request_can_be_cancelled_at_any_moment_and_no_other_text_changes(
+def test_a_request_can_be_aborted_at_any_moment_and_no_other_text_changes(
     kind: str, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -78,41 +78,43 @@ def test_a_request_can_be_cancelled_at_any_moment_and_no_other_text_changes(
     )  # fmt: skip
     engine = Engine(tiny_model(), config, draft=draft if drafts else None)
     requests = [asked(chance, number, greedy=drafts) for number in range(6)]
-    cancelled: set[int] = set()
+    aborted: set[int] = set()
     for _ in served(engine, requests, chance):
         if engine.requests and chance.random() < 0.2:
             one = chance.choice(list(engine.requests))
-            engine.cancel(one)
-            cancelled.add(one)
+            engine.abort(one)
+            aborted.add(one)
             assert one not in engine.cache.holders()
-            assert requests[one].status == "failed"
-            with pytest.raises(ValueError, match=f"no unfinished request {one} to cancel"):
-                engine.cancel(one)
+            assert requests[one].status == "aborted"
+            with pytest.raises(ValueError, match=f"no unfinished request {one} to abort"):
+                engine.abort(one)
         engine.cache.check()
         unfinished = {request.id for request in requests if request.id in engine.requests}
         assert set(engine.cache.holders()) <= unfinished
     assert not engine.cache.holders()
     for request in requests:
         text = text_of(request, config)
-        if request.id in cancelled:
+        if request.id in aborted:
             assert request.generated_tokens == text[: request.num_generated]
         else:
             assert request.status == "done" and request.generated_tokens == text
 
 
-def test_a_cancelled_request_waits_no_more_in_the_trace() -> None:
+def test_an_aborted_request_waits_no_more_in_the_trace() -> None:
     engine = Engine(tiny_model(), EngineConfig(max_batch_size=1))
     for number in range(3):
         engine.submit(Request(number, prompt_of(number, 3), 4))
     engine.step()
-    engine.cancel(1)
+    engine.abort(1)
     engine.step()
-    engine.cancel(0)
+    engine.abort(0)
     engine.step()
     waits = wait_reasons(engine.trace())
     assert [[wait.request_id for wait in each] for each in waits] == [[1, 2], [2], []]
-    assert [step.given_up for step in engine.steps] == [(), (1,), (0,)]
+    assert [step.aborted for step in engine.steps] == [(), (1,), (0,)]
     assert engine.steps[2].admitted == (2,)
+    engine.abort(2)
+    assert engine.trace().aborted == (2,), "the last one, which no step follows"
 
 
 def test_the_same_seed_gives_the_same_text_whatever_the_id_and_the_company() -> None:

@@ -1,4 +1,4 @@
-"""Exercise 5.5: the batch, which of the waiters share the head's pass."""
+"""Exercise 5b.1: the waiting requests that share the pass of the head."""
 
 import itertools
 import random
@@ -9,8 +9,8 @@ from course.exercise import Exercise
 from course.task import Task
 from nanogpt.slo.slo_policies import REFERENCE
 from nanogpt.slo.slo_view import SloRequest, SloView
-from solutions.l05_slo_policy._batches import MISCONCEPTIONS
 from solutions.l05_slo_policy._views import seen
+from solutions.l05b_repair_ladder._batches import MISCONCEPTIONS
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -23,9 +23,9 @@ def slo_batch(
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
-    """Return the ids that share the next pass, `head` first: none that endangers it."""
-    # Each one that comes along makes the pass longer for all in it. The head is the most
-    # urgent, so it is the head that pays: its time, and its promise, decide what may come.
+    """Return the ids of the next pass, `head` first: no request in it endangers the head."""
+    # Each request that joins makes the pass longer for all. The head is the most urgent, so
+    # its deadline and its SLO decide which requests may join.
     ids, tokens = [head.id], head.tokens
     for waiter in waiters:
         tokens += waiter.tokens
@@ -119,8 +119,8 @@ def queued(rng: random.Random, id: int, tokens: int, a: float, c: float) -> SloV
 JUDGE = Comparison(
     slo_batch,
     MISCONCEPTIONS,
-    "The batch with the next waiter in it has two limits to keep, its tokens and what the head has "
-    "to spare; at the first waiter that breaks one, it is complete.",
+    "The batch with the next waiter in it has two limits, its tokens and the head's time to spare; "
+    "the first waiter that breaks one of them ends the batch.",
     evidence=any_queues(random.Random(6), 30),
 )
 
@@ -178,8 +178,8 @@ AT_LEAST_1 = "it is at least 1"
 HEAD_S = "the rules look at the head's own"
 
 EXERCISE = Exercise(
-    number=5,
-    title="Which waiters come along",
+    number=1,
+    title="Which requests share the head's pass",
     minutes=9,
     points=3,
     task=Task(
@@ -187,15 +187,15 @@ EXERCISE = Exercise(
         "c: float, max_batch_tokens: int, slack_reserve: float) -> list[int]",
         rules=(
             "A pass over n tokens takes a * n + c microseconds, and all its requests finish when "
-            "it ends. Each request brings the `tokens` that it still has to compute.",
-            "`waiters` are in order, the most urgent first. Add one after the other as long as the "
-            "batch with it keeps to the next two limits.",
-            "All requests together, the head included, bring at most `max_batch_tokens` tokens.",
+            "it ends. Each request adds the `tokens` that it still has to compute.",
+            "`waiters` are in order, the most urgent first. Add them one after the other, as long "
+            "as the batch keeps the next two limits.",
+            "All requests together, the head included, have at most `max_batch_tokens` tokens.",
             "When the pass ends, the head still has at least `slack_reserve` times its SLO "
             "(`slo_us`) left until its deadline, which is `time_to_deadline_us` away now.",
             "Stop at the first waiter that does not fit: no later one may overtake it.",
             "The head always runs, alone if it has to.",
-            "Returns the ids of the batch, the head's first. `waiters` stay as they are.",
+            "Returns the ids of the batch, the head's first. `waiters` must not be changed.",
         ),
         args=(
             brings(4, 300, 90),
@@ -208,13 +208,13 @@ EXERCISE = Exercise(
         result=[4, 2],
     ),
     hints=(
-        "When does the head get its first token if three others share its pass? And when would "
-        "it, alone?",
+        "When does the head get its first token if three others share its pass? And when if it "
+        "runs alone?",
         "Keep the ids and the tokens of the batch so far, the head's to begin with, and look "
         "at the batch as it would be with the next waiter.",
         "Add the waiter's tokens before you judge. Two numbers decide: the tokens of the whole "
-        "batch, and what is left of the head's time to its deadline once a pass over them is "
-        "paid for. Each has its own limit, and the first waiter that breaks one ends the loop.",
+        "batch, and the head's time to its deadline minus the time of a pass over them. Each has "
+        "its own limit, and the first waiter that breaks one ends the loop.",
     ),
     right=(slo_batch, by_adding_up, from_the_longest),
     misconceptions=MISCONCEPTIONS,

@@ -1,0 +1,1 @@
+"""Lesson 5b, the repair ladder: a module for its exercise."""
