@@ -39,18 +39,18 @@ def make_rows(
             sampling=request.sampling(config),
             samples=samples,
         )
-        _check_embeddings(row, model_config)
         rows.append(row)
+    _check_embeddings(rows, model_config)
     return tuple(rows)
 
 
-def _check_embeddings(row: Row, config: ModelConfig) -> None:
-    pairs = (
-        ("token", max(row.input_ids), "vocabulary", config.vocab_size),
-        ("position", max(row.positions), "context", config.max_model_len),
-    )
-    for what, value, of, size in pairs:
-        if value >= size:
-            raise PolicyError(
-                f"request {row.request_id}: {what} {value} is outside the {of} 0..{size - 1}"
-            )
+def _check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
+    for row in rows:
+        pairs = (
+            ("token", row.input_ids, "vocabulary", config.vocab_size),
+            ("position", row.positions, "context", config.max_model_len),
+        )
+        for what, values, of, size in pairs:
+            if max(values) >= size:
+                who = f"request {row.request_id}: {what} {max(values)}"
+                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from msgspec import Struct
 from torch import Tensor
 
 from nanogpt.planning import Candidates, Plan
@@ -17,8 +18,7 @@ from nanogpt.sampling import GREEDY, SamplingParams
 from nanogpt.trace import ForwardRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One request's tokens in this step: T ids, and the positions to embed them at.
 
     The K/V of `input_ids[i]` belongs to position `context_len + i`. `token_ids` are all tokens that
@@ -109,8 +109,7 @@ class ModelOutput:
     forwards: tuple[ForwardRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True, gc=False):
     """What a row gave its request: the first `num_accepted` drafts, and `token` after them."""
 
     token: int
