@@ -23,12 +23,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.measure import busy, command_line, describe, machine
-from course.answers import source_of
 from course.exercise import Exercise, Function
 from course.grading.batch import Batch, Local
 from course.grading.handed_in.submissions import Submission
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
+from course.saved_answers import source_of
 from nanogpt.figures.drawing import (
     course_style,
     distribution,

@@ -173,9 +173,9 @@ def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
 
 
 def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, saving: bool) -> bool:
-    from course.answers import source_in
     from course.attempt import save_attempt
     from course.calling.processes import own_starter
+    from course.saved_answers import source_in
 
     with own_starter().start() as channel:
         report = item.check_text(text, channel)
@@ -197,7 +197,7 @@ def audit(wanted: Sequence[str], num_seeds: int) -> int:
     """Shows how good the checks of these lessons are, or of all."""
     asked_for = [_find_lesson(each) for each in wanted]
 
-    from course.audit.command import audit_lessons
+    from course.audit.audit_command import audit_lessons
 
     lessons = [each for each in LESSONS if not asked_for or each in asked_for]
     return audit_lessons(lessons, num_seeds)
@@ -236,7 +236,7 @@ def grade(arguments: argparse.Namespace) -> int:
             "machine or a virtual one (WSL 2)."
         )
 
-    from course.grading.command import grade_class
+    from course.grading.grade_command import grade_class
 
     return grade_class(arguments)
 

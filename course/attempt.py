@@ -20,8 +20,8 @@ from course.registry import exercise
 from course.report import Report
 
 if TYPE_CHECKING:
-    from course.answers import Source
     from course.exercise import Exercise  # which imports torch
+    from course.saved_answers import Source
 
 _UNUSABLE = ("timeout", "crashed", "memory", "protocol")  # what happens again in every run
 
@@ -125,7 +125,7 @@ def _is_app() -> bool:
 
 
 def _save(report: Report, function: Callable[..., Any] | None) -> str:
-    from course import answers  # which imports torch
+    from course import saved_answers as answers  # which imports torch
 
     source = None
     if function is not None and report.status != "not_started":
@@ -135,7 +135,7 @@ def _save(report: Report, function: Callable[..., Any] | None) -> str:
 
 def save_attempt(report: Report, source: Source | None, *, is_function: bool = True) -> str:
     """Save progress and the answer's source; returns what the learner should know, or ""."""
-    from course import answers
+    from course import saved_answers as answers
 
     notes: list[str] = []
     new_attempt = False

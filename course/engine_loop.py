@@ -29,7 +29,7 @@ POLICIES = {
         "l01.chunk_mask", "l03.prepare_inputs", "l03.full_mask", "l03.split_kv", "l03.pack",
         "l04.visible", "l04.rolling_buffer_index", "l04.evict",
     ),
-    "self.sampler.sample(": ("l02.assign_tokens", "l08.rejection_sample"),
+    "self.sampler.sample(": ("l03.assign_tokens", "l08.rejection_sample"),
     "self.scheduler.update(": ("l04.kv_usage", "l08.roll_back_kv", "l07.free_table"),
 }  # fmt: skip
 """The policies that a line of the loop asks, as the ids of the exercises that build them."""
@@ -61,7 +61,7 @@ class EngineLoop:
         note = f'<span class="sng-yours">yours: {escape(", ".join(mine))}</span>' if mine else ""
         code = escape(line) or " "
         if self.lit in line:
-            code = f"<mark>{code}</mark>"
+            return f"<mark><code>{code}{note}\n</code></mark>"
         return f"<code>{code}{note}\n</code>"
 
 

@@ -65,11 +65,11 @@ class Exercise:
     """An exercise of a lesson, the `number`-th there.
 
     `right` are right answers of several styles, the worked one first: its name and its module are
-    the exercise's. `checks` are (name, check), easiest first. `part` is the field of `Policies`
-    that a passed answer fills. `hints` are three rungs, from a nudge to the last step before the
-    answer. `draw_call` writes a call as the learner would. `asked_as` makes of
-    an answer what the checks ask, where its bare results do not show enough, or one question of
-    theirs is many calls of it. `equivalent_mutants` are mutants and weaker forms of right
+    the exercise's. `checks` are (name, check), easiest first. A passed answer that `is_policy`
+    fills the field of `Policies` with its name. `hints` are three rungs, from a nudge to the last
+    step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of an
+    answer what the checks ask, where its bare results do not show enough, or where one question of
+    the checks is many calls. `equivalent_mutants` are mutants and weaker forms of right
     answers that no check can tell from these, by the names that `learn.py audit` gives
     them, each with its reason. `others` are the lesson's other exercises.
     """
@@ -83,7 +83,7 @@ class Exercise:
     right: Sequence[Function]
     misconceptions: Sequence[Misconception]
     checks: Sequence[tuple[str, Check]]
-    part: str | None = None
+    is_policy: bool = False
     draw_call: Callable[[str, Args], str] = show_call
     asked_as: Wrap | None = None
     equivalent_mutants: Mapping[str, str] = field(default_factory=dict[str, str])

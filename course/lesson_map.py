@@ -37,49 +37,49 @@ LESSONS = (
     Lesson(
         stem="l01_chunked_prefill",
         title="Chunked prefill",
-        builds="Cut long prompts into chunks that fit a token budget, so that no other text "
-        "stops while one is read.",
+        builds="A step plan under a token budget that cuts long prompts into chunks, so that no "
+        "other request stalls.",
         minutes=60,
         builds_on=("0",),
     ),
     Lesson(
         stem="l02_scheduling",
         title="The scheduler",
-        builds="Decide which request goes first, which may start and which gives way when the KV "
-        "budget is short, so that every text gets done.",
-        minutes=60,
+        builds="Decide which request goes first, which may start and which is preempted when the "
+        "KV budget is exceeded, so that every request finishes.",
+        minutes=55,
         builds_on=("1",),
     ),
     Lesson(
         stem="l02b_waiting",
         title="Waiting",
-        builds="Rank a queue so that waiting counts; measure what a priority moves, what it costs, "
-        "and which request it starves.",
+        builds="A queue rank in which waiting counts, and a measurement of what priorities change, "
+        "what they cost and which request they starve.",
         minutes=20,
         builds_on=("2",),
     ),
     Lesson(
         stem="l03_interleaving",
         title="Interleaving",
-        builds="Run decodes and chunks in one forward per step, padded and masked so that no token "
-        "sees a hole.",
+        builds="Compute decodes and chunks in one forward per step, padded and masked so that no "
+        "token sees padding, and return each token to its request.",
         minutes=60,
-        builds_on=("1",),
+        builds_on=("1", "2"),
     ),
     Lesson(
         stem="l03b_packing",
-        title="Nothing padded",
-        builds="Run the same step in one flat row, and find out from counts which form is faster "
-        "where.",
+        title="Packed batches",
+        builds="Run a step as one flat batch without padding, and predict from token counts which "
+        "layout of a step is faster.",
         minutes=20,
         builds_on=("3",),
     ),
     Lesson(
         stem="l04_sliding_window",
         title="Sliding windows",
-        builds="Keep only the K/V that can still be seen, count it honestly, and measure memory by "
-        "what is really alive.",
-        minutes=65,
+        builds="Bound the K/V of each request: window visibility, eviction, KV accounting for the "
+        "scheduler, and a rolling buffer.",
+        minutes=50,
         builds_on=("1", "2"),
     ),
     Lesson(
@@ -93,57 +93,57 @@ LESSONS = (
     Lesson(
         stem="l05_slo_policy",
         title="SLO policy",
-        builds="Predict how long a prefill takes, rank requests by their deadlines, and choose the "
-        "running prefill that is preempted for an urgent one.",
-        minutes=55,
+        builds="Compute how much time a request has to spare, rank requests by their deadlines, "
+        "and choose the running prefill to preempt for an urgent one.",
+        minutes=45,
         builds_on=("2",),
     ),
     Lesson(
         stem="l05b_repair_ladder",
         title="The repair ladder",
-        builds="Find out why a right policy changed nothing, what each repair brings alone and "
-        "together, and where preemption loses.",
-        minutes=40,
+        builds="Find out why a right policy changed nothing, what each repair of the engine around "
+        "it does, and at which loads preemption loses.",
+        minutes=25,
         builds_on=("5",),
     ),
     Lesson(
         stem="l06_preempting_the_pass",
         title="Preempting the pass",
-        builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
-        "all of them back.",
-        minutes=50,
+        builds="Stop a forward pass on several ranks without a hang, roll its step back, and "
+        "resume a suspended pass in time.",
+        minutes=55,
         builds_on=("5", "5b"),
     ),
     Lesson(
         stem="l07_blocks",
         title="Blocks and shared prefixes",
-        builds="Keep K/V in blocks that several requests may name, find what is there already by a "
-        "hash, and copy, free and evict so that no text notices.",
-        minutes=65,
+        builds="Keep K/V in blocks, find the K/V of a shared prefix by its hashes, and free and "
+        "evict blocks without changing any text.",
+        minutes=55,
         builds_on=("0", "2"),
     ),
     Lesson(
         stem="l08_speculation",
         title="Speculative decoding",
-        builds="Guess several tokens ahead, keep those that change nothing about the text, and "
-        "find out when that is worth it.",
-        minutes=60,
+        builds="Verify draft tokens by rejection sampling without changing the distribution of the "
+        "text, compute the speed-up, roll back the KV cache, and find the loads where it loses.",
+        minutes=50,
         builds_on=("0",),
     ),
     Lesson(
         stem="l09_fleet",
         title="Serving with a fleet",
-        builds="Decide which request goes next and to which of four workers, and find out from "
-        "many seeds which of it pays.",
-        minutes=85,
-        builds_on=("5", "7"),
+        builds="Choose which request goes next and to which of four workers, and find out from "
+        "many seeds which features pay.",
+        minutes=65,
+        builds_on=("5", "7", "8"),
     ),
     Lesson(
         stem="l10_capstone",
         title="Your engine, served",
-        builds="Decide which requests a server takes, what it sends and what becomes of those "
-        "whose client has left; then serve real clients with all that you have built.",
-        minutes=55,
+        builds="Decide which requests a server admits, what it streams and what it does when a "
+        "client disconnects; then serve real clients and find the load that your engine can take.",
+        minutes=45,
         builds_on=("1", "2"),
     ),
 )

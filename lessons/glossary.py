@@ -1,7 +1,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="Words · Serving NanoGPT")
+app = marimo.App(width="medium", app_title="Glossary · Serving NanoGPT")
 
 with app.setup(hide_code=True):
     import marimo as mo
@@ -10,118 +10,178 @@ with app.setup(hide_code=True):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    # Words
+    # Glossary
 
-    What the lessons' words mean, one meaning each. [Back to the course's front page](/?file=index.py&view-as=present)
+    What the terms of the lessons mean. [Back to the course's front page](/?file=index.py&view-as=present)
 
-    ## Of one request
+    ## Requests and tokens
 
-    **Request**: a prompt, and how many tokens it asks for.
+    **Request**: a prompt, and the most new tokens that may be generated for it.
 
-    **Prefill**: computing the keys and values of known tokens, above all of the prompt. **Chunk**: the
-    part of a prefill that one step computes.
+    **Prefill**: computing the K/V of tokens that are known already, usually those of the prompt.
 
-    **Decode**: computing one new token of a request.
+    **Chunk**: the tokens of a prefill that one step computes.
 
-    **Oracle**: the plain and slow way to write a text, `generate()`: one request at a time, every token
-    computed anew for each new one. Every faster way has to write the same text.
+    **Decode**: computing the next token of a request; one token per step.
 
-    **Greedy**: always the likeliest token. Otherwise a token is *sampled*: drawn at random from the
-    model's probabilities.
+    **Greedy**: choosing the likeliest token. **Sampling** draws a token at random from the model's
+    probabilities instead.
 
-    **TTFT**: time to first token, from the arrival of a request on. **ITL**: inter-token latency, the
-    gap between two tokens of one request; some sources call it TBT. **TPOT**: time per output token,
-    the mean of a request's gaps.
+    **Maximum model length** (`max_model_len`): the most tokens, prompt and generated ones together,
+    that the model can process in one sequence. The shipped model can process 512.
 
-    **p50, p99**: half of all values lie below the p50, 99 of 100 below the p99. The **ITL p99** is what
-    only one gap in a hundred exceeds.
+    **Context length** (`context_len`): how many tokens of a request were computed before this step.
 
-    ## Of the engine
+    **Abort**: end a request before it is finished, because its client has left or because of an
+    error.
 
-    **Step**: one iteration of the scheduler. Except where a lesson shows two, it is one forward pass
-    of the model. Steps are numbered from 0; "after 3 steps" counts them.
+    ## Time
+
+    **TTFT**: time to first token, counted from the request's arrival.
+
+    **ITL**: inter-token latency, the time between two consecutive tokens of a request.
+
+    **TPOT**: time per output token, the mean ITL of one request.
+
+    **p50, p99**: percentiles. Half of all values are at most the p50, and 99 of 100 at most the
+    p99.
+
+    **Throughput**: tokens or requests per second, whether or not they were in time.
+
+    **Modelled**: computed by a cost model instead of measured by a clock. Modelled times are the
+    same on every machine.
+
+    ## The engine
+
+    **Step**: one iteration of the engine: schedule, one forward pass, sample, update. Where a
+    lesson uses two forward passes per step, it says so. Steps are numbered from 0.
+
+    **Scheduler**: the part of the engine that decides which requests a step computes, and how many
+    tokens of each.
 
     **Token budget**: the most tokens that one step may compute.
 
-    **Static batching**: a batch stays together until its longest text is done. **Continuous batching**:
-    what is done leaves after any step, and what waits takes its place.
+    **Batch**: the requests that a step computes together.
 
-    **Padded**: every request's new tokens in a row of their own, the shorter rows filled up.
-    **Packed**: all of them in one flat row, with nothing filled up.
+    **Batch slot**: the place of one request in the batch.
 
-    **KV cache**: keys and values, *K/V*, that are kept so that they need not be computed again. **KV tokens**:
-    for how many tokens a request holds them. **KV budget**: for how many all requests together may.
+    **Static batching**: a batch stays together until its longest request is finished.
 
-    **FCFS**: first come, first served; lesson 9 says FIFO, as its source does. **Admit**: let a waiting
-    request in. **Preempt**: take the K/V of a running one away, to be recomputed later; its tokens are
-    kept. That request is the **victim**.
+    **Continuous batching**: a finished request leaves the batch after any step, and a waiting
+    request takes its slot.
 
-    **Starvation**: one request waits for as long as others keep coming. **Ageing**: waiting improves
-    its rank, which prevents that. **Livelock**: steps are computed, and no request gets on.
+    **Padded**: each request has a row of the batch, and shorter rows are filled up with padding.
 
-    **Sliding window**: a token sees only the last so many positions. **Sink**: one of the first
-    positions, which stays visible all the same.
+    **Packed**: the tokens of all requests are in one flat row, without padding.
 
-    **Slot**: room for the K/V of the longest text that there can be, kept for one request. (In lesson
-    0 it is a place in the batch, and in lesson 4's ring the room of one token.) **Block**:
-    room for the K/V of so many tokens in a row, 16 say; **block table**: which blocks hold a request's
-    text, in its order. **Pool**: all blocks.
+    **FCFS**: first come, first served. Lesson 9 calls it FIFO, as its source does.
 
-    **Prefix hit**: the beginning of a prompt whose K/V is there already, from another request. **Cached
-    block**: a full one that can be found by its hash; when no table names it, it is free, and gives way
-    when the room is needed. **Salt**: what goes into a hash besides tokens, since K/V depends on more.
+    **Admit**: move a waiting request into the batch.
 
-    **Copy on write**: several tables name a block until one of them is to write it; that one gets a copy.
+    **Preempt**: take a running request out of the batch and free its K/V, which is recomputed
+    later. The preempted request, the **victim**, keeps its tokens.
 
-    **Draft**: a cheap guess at coming tokens, which the model then judges in one pass. **Accept**: keep a
-    guessed token. **Target**: the model that judges, and whose text is wanted.
+    **Starvation**: a request waits for as long as others keep arriving.
 
-    **Retry-After**: a header of HTTP that goes with a refusal: after so many seconds it is worth asking
+    **Ageing**: raising the priority of a request with its waiting time, which prevents starvation.
+
+    **Livelock**: the engine computes steps, but no request makes progress.
+
+    ## K/V memory
+
+    **KV cache**: the keys and values (*K/V*) of computed tokens, stored so that they are not
+    computed again.
+
+    **KV tokens**: how many tokens' K/V a request holds.
+
+    **KV budget** (`max_kv_tokens`): the most KV tokens that all requests together may hold.
+
+    **KV slot**: memory for the K/V of one request with the maximum model length.
+
+    **Sliding window**: a query attends only to the most recent tokens, and to the sinks.
+
+    **Sink**: one of the first tokens of a text, which stays visible under a sliding window.
+
+    **Rolling buffer**: storage of a window in which a new token's K/V overwrites the K/V that has
+    left the window.
+
+    **Block**: memory for the K/V of a fixed number of consecutive tokens, 16 for example.
+
+    **Block table**: the list of a request's blocks, in the order of its tokens.
+
+    **Block pool**: all blocks, used and free.
+
+    **Evict**: remove K/V that no running request needs: tokens outside a window, or cached blocks.
+
+    **Cached block**: a full block that can be found by its hash. If no block table contains it, it
+    is free and may be evicted.
+
+    **Prefix hit**: the beginning of a prompt whose K/V is found in cached blocks.
+
+    **Salt**: an addition to the hash of a block, so that only requests with the same salt share it.
+
+    ## Speculative decoding
+
+    **Draft**: a cheap guess of the next tokens, which the model verifies in one forward pass.
+
+    **Target**: the model that verifies drafts, and whose distribution the output must have.
+
+    **Accept**: keep a draft token. **Rejection sampling** decides which draft tokens to accept.
+
+    ## Deadlines and SLOs
+
+    **SLO**: service-level objective, what a service promises, such as a first token within 400 ms.
+
+    **SLO attainment**: the share of requests that met their SLO.
+
+    **Goodput**: requests per second that met their SLO.
+
+    **Deadline**: the moment at which a request should have its first token; in lesson 9, its last.
+
+    **Slack**: how much longer a request can wait and still meet its deadline.
+
+    **Doomed**: with negative slack: the request misses its deadline even if it runs at once.
+
+    **Candidate**: the waiting request for which a running one may be preempted.
+
+    **Incumbent**: the running request that the candidate is compared with.
+
+    ## Several processes
+
+    **Tensor parallelism**: several devices compute one model; each holds a part of every weight
+    matrix.
+
+    **Rank**: one of these processes, and its number.
+
+    **Collective**: an operation that all ranks must call, such as `all_reduce`, which gives each
+    rank the sum or the maximum of their values. If one rank does not call it, the others hang.
+    **NCCL** (GPUs) and **gloo** (CPUs) are libraries of collectives.
+
+    **Vote**: a collective by which the ranks agree on the layer at which they leave a pass.
+
+    **Watchdog**: a process that ends another one which makes no progress.
+
+    **Worker**: a process with one engine. The **router** sends each request to one of the workers.
+
+    ## HTTP
+
+    **Retry-After**: a header of a refusal. It says after how many seconds the client may try
     again.
 
-    **Server-sent event**: a piece of an answer that is sent while the rest is still being computed: a line
-    that begins with `data:`, and an empty line.
+    **Server-sent event**: a piece of a response that is sent while the rest is being computed: a
+    line that begins with `data:`, and an empty line.
 
-    **Modelled**: said of times that a cost model gives, and no clock. They are the same on every
-    machine.
+    ## This course
 
-    ## Of promises
+    **The posts**: a series of articles and programs about serving a small GPT, from which this
+    course grew.
 
-    **Deadline**: when a request should have its first token, or, in lesson 9, its last. **Slack**: how long
-    it can still wait and be in time. Below zero it is **doomed**: late even if it runs at once.
+    **Oracle**: `generate()`, the simple, slow loop: one request at a time, and every token
+    recomputed for each new one. Every faster engine must generate the same tokens.
 
-    **Candidate**: the waiting request for which a running one may be preempted. **Incumbent**: the running
-    request that it is compared with.
+    **Reference**: the course's own right answer. It is used until you have written yours.
 
-    **SLO**: service-level objective, the promise of a service, such as a first token within 400 ms.
-    **SLO attainment**: the share of requests that got what was promised. **Goodput**: how many requests
-    per second are served within their promise. **Throughput** counts the others too, often in tokens.
-
-    ## Of several processes
-
-    **Tensor parallel**: one model on several devices, each with a part of every weight matrix.
-    **Rank**: one of the processes that do this, and its number.
-
-    **Collective**: an operation that all ranks must call together, such as `all_reduce`, which gives
-    each of them the sum, or the largest, of what all of them brought. One that waits for a rank which
-    never calls hangs. **NCCL** and **gloo** are libraries of collectives: for GPUs, and for CPUs.
-
-    **Vote**: a collective by which the ranks agree to leave a pass at the same layer.
-
-    **Watchdog**: what watches from outside whether something still moves, and ends it if it does not.
-
-    **Microbatch**: a part of a batch that a pipeline sends through the model by itself.
-
-    ## Of this course
-
-    **The posts**: a series of articles and programs on serving a small GPT, from which this course
-    grew: on chunked prefill, on scheduling, on interleaving, on sliding windows, on preempting a pass
-    for a promise. Each lesson says which one it builds on.
-
-    **Reference**: the course's own right answer, which runs wherever yours is not written yet.
-
-    **Museum**: the part of a lesson called *Break it*. **Exhibit**: one real defect in it, found by its
-    symptom, for you to repair.
+    **Exhibit**: a real defect of an engine in *Break it*. You find it by its symptom and repair it.
     """)
     return
 

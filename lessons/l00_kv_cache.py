@@ -22,7 +22,8 @@ def _():
 
     Afterwards you can
 
-    - count the work of a text with and without a KV cache, and write the attention that uses one,
+    - count the tokens that the model computes for a text, with and without a KV cache, and write the
+      attention that uses one,
     - explain why a server runs many requests in one step, and why it does not wait for the longest
       of them,
     - read TTFT, ITL and TPOT off a real run, and say how each one feels to a waiting user,
@@ -91,7 +92,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Why does a long answer cost more than its length?
+    ## Why do 200 characters cost more than 200 times one character?
 
     Ask nanoGPT for one character, and it feeds your prompt through the model once. Ask for 200
     characters, and you would expect 200 times that work. This is the loop that it runs:
@@ -104,7 +105,7 @@ def _():
 
     The loop is short and its text is correct. In this course it is the
     [*oracle*](/?file=glossary.py&view-as=present): the simple, slow loop whose tokens every faster
-    engine must reproduce. Its weakness is the commented line.
+    engine must reproduce. Its weakness is the line with the comment.
     """)
     return
 
@@ -125,7 +126,8 @@ def _():
         "Without a cache: 50 + 51 + ... + 69 = 1,190, because each step feeds all tokens so far. "
         "With a cache: the first step feeds the 50 tokens of the prompt, and each of the other 19 "
         "steps feeds one new token. That makes 69, not 70, because the last token is sampled but "
-        "never fed. (1,400 would be 20 steps of the full length; 20 leaves out the prompt.)",
+        "never fed. (1,400 would be 20 steps of 70 tokens each. The answer 20 with a cache leaves "
+        "out the prompt.)",
     )
     return
 
@@ -136,8 +138,8 @@ def _():
     ## Work per token, with and without a cache
 
     The course's engine has a KV cache. Below, it writes those 20 characters, and the picture counts
-    the tokens that each step computed. The numbers with a cache come from the engine's own record.
-    Without a cache, a step computes every token so far.
+    the tokens that each step computed. The counts with a cache come from the engine's trace of this
+    run. Those without a cache are calculated: each step computes every token so far.
     """)
     return
 
@@ -174,12 +176,12 @@ def _():
     mo.md(r"""
     ## The loop of a serving engine
 
-    This loop wrote the text above; it runs once per step. `schedule` decides which requests compute
-    how many tokens. The marked line runs the model: `execute` feeds those tokens, writes their keys
-    and values into the cache, and returns logits. `sample` picks the next tokens, and `update`
-    records them. vLLM and SGLang run the same loop. This lesson builds the attention inside the
-    marked line and works out what the line costs. You need not understand the other lines yet: later
-    lessons take them one by one.
+    The loop below wrote the text above. One pass through it is one step. `schedule` decides which
+    requests compute how many tokens. The marked line runs the model: `execute` feeds those tokens,
+    writes their keys and values into the cache, and returns logits. `sample` picks the next tokens,
+    and `update` records them. vLLM and SGLang run the same loop. In this lesson you build the
+    attention inside the marked line and work out how long the line takes. You need not understand the
+    other lines yet: later lessons take them one by one.
     """)
     return
 
@@ -196,8 +198,11 @@ def _():
     ## Why keys and values can be cached
 
     In every layer, each token gets a query, a key and a value. The **key and value** depend only on
-    the token itself and on the tokens *before* it, because attention is causal. So they never change,
-    however long the text grows, and the engine can keep them. That is the whole KV cache.
+    the token, on its position and on the tokens *before* it, because attention is causal. So they do
+    not change as long as the text fits into the model's context, and the engine can keep them. That
+    is the whole KV cache. (nanoGPT's `generate` crops a longer text to its last tokens. Then every
+    token has another position, and all keys and values change. Our engine refuses a request that
+    would not fit.)
 
     The **query** is used only in the step that computes its token, to predict the next one. No later
     step needs it, so there is no Q cache.
@@ -353,11 +358,11 @@ def _():
     after(
         "l00.tokens_computed",
         mo.md(r"""
-        Generating 200 characters costs 598 times the work of one character without a cache, and 5
-        times with it, counted in tokens. That answers the question at the top. But look at the last
-        column: after 200 characters, the cache has saved 120 times the tokens and far less than 120
-        times the time. A decode computes *one* token, yet it takes a good part of the time of a step
-        that computes fifty. Where does that time go?
+        Without a cache, 200 characters take 598 times as many computed tokens as one character. With
+        a cache they take 5 times as many. That answers the question at the top. But look at the last
+        column: for 200 characters, the model computed 120 times fewer tokens with the cache, but the
+        run was not 120 times faster. A decode computes *one* token, yet it takes a good part of the
+        time of a step that computes fifty. Where does that time go?
         """),
     )
     return
@@ -370,31 +375,33 @@ def _():
 
     This is the cost model of the whole course:
 
-    > cost of a step = max(weight read, arithmetic) + overhead
+    > cost of a step = max(weight read, arithmetic) + K/V read + overhead
 
     - **Weight read.** A step reads *all* weights from memory once, whether it computes one token or a
       hundred.
     - **Arithmetic.** It grows with the number of tokens in the step. It overlaps with the weight
       read, so only the longer of the two counts.
+    - **K/V read.** Attention reads the cached K/V of each request's context.
     - **Overhead.** Python, scheduling and the launch of many small operations, once per step.
 
     Every modelled time in the course comes from one of two presets (`nanogpt/clock.py`):
 
-    | modelled | weight read | arithmetic per token | overhead |
-    |:---|---:|---:|---:|
-    | our model on a server CPU, fitted to measured steps | 0 | 29.4 µs | 0.46 ms |
-    | an 8-billion-parameter model on a large GPU | 4.8 ms | 32 µs | 0.5 ms |
+    | modelled | weight read | arithmetic per token | K/V read per token of context | overhead |
+    |:---|---:|---:|---:|---:|
+    | our model on a server CPU, fitted to measured steps | 0 | 29.4 µs | 0.09 µs | 0.46 ms |
+    | an 8-billion-parameter model on a large GPU | 4.8 ms | 32 µs | 0.04 µs | 0.5 ms |
 
-    Attention also reads the K/V of each request's context, which adds 0.09 µs (CPU) or 0.04 µs (GPU)
-    per token of context.
+    The fit for the CPU has no weight read of its own: the time to read our model's 3.3 MiB is part of
+    the overhead.
 
     On the GPU, the arithmetic of 150 tokens takes as long as the weight read. This point is the
-    **knee**. Decodes lie to its left: they are **memory-bound**, and another token in the step costs
-    almost nothing. The prefill of a long prompt lies to its right: it is **compute-bound**, and its
-    time grows with its tokens.
+    **knee**. Small batches of decodes lie to its left: they are **memory-bound**, and another decode
+    adds little more than the read of its own K/V. The prefill of a long prompt lies to its right: it
+    is **compute-bound**, and its time grows with its tokens. The CPU has no knee: another token always
+    costs its arithmetic.
 
-    Move along the lines with the arrow keys. The dots are steps of our model that were timed once on
-    a CPU.
+    The lines below leave the K/V read out. Move along them with the arrow keys. The dots are steps of
+    our model that were timed once on a CPU.
     """)
     return
 
@@ -414,6 +421,8 @@ def _(StepCost, step_costs):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
+    The same in numbers, without the K/V reads of the contexts:
+
     | decodes in the step | our model on a CPU, modelled | tokens per second | a large GPU, modelled | tokens per second |
     |---:|---:|---:|---:|---:|
     | 1 | 0.5 ms | 2,027 | 5.3 ms | 189 |
@@ -422,10 +431,12 @@ def _():
     | 128 | 4.2 ms | 30,280 | 5.3 ms | 24,151 |
     | 256 | 8.0 ms | 32,038 | 8.7 ms | 29,452 |
 
-    So a step with a single decode wastes nearly all of its time. The remedy is to let other requests
+    So a step with a single decode spends nearly all of its time on costs that other requests could
+    share: on the GPU the weight read, on the CPU the overhead. The remedy is to let other requests
     into the step: **one step computes one token for each of them.** This is batching, and most of a
-    serving engine's throughput comes from it. Its price is memory, because each of these requests
-    needs its K/V there.
+    serving engine's throughput comes from it. Its price is K/V. The K/V of every request in the batch
+    has to be in memory, and each step reads it: 256 contexts of 1,200 tokens add 12.3 ms to the GPU's
+    step, modelled.
 
     ## Which request waits for which?
 
@@ -499,7 +510,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The real engine can batch both ways; only the moment differs at which it receives requests.
+    The real engine can batch both ways; the only difference is when it receives the requests.
     """)
     return
 
@@ -530,7 +541,7 @@ def _(
             _agree = (
                 "agrees: it finishes all six requests after the same steps"
                 if [list(each) for each in _yours] == _engine
-                else f"finishes them after other steps: {_engine[0]} static and {_engine[1]} continuous"
+                else f"finishes them after different steps: {_engine[0]} static and {_engine[1]} continuous"
             )
             batching_note = f"The picture is drawn from **your** `finish_steps`. The real engine, given the same requests, {_agree}."
         except (ValueError, TypeError) as _problem:
@@ -557,14 +568,14 @@ def _():
     after(
         "l00.last_request",
         mo.md(r"""
-        Both sides compute the same 27 tokens. Static batching needs 15 steps and leaves 18 of its 45
-        slot-steps idle; continuous batching needs 9 steps and leaves none idle. Request 3 wants two
-        tokens: it finishes after 11 steps on one side and after 5 on the other. A short request behind
-        a long one gains most.
+        Both sides compute the same 27 tokens. In the 15 steps of static batching, 18 of the 45 places
+        (15 steps × 3 slots) stay empty. Continuous batching needs 9 steps, and no place stays empty.
+        Request 3 generates two tokens: it finishes after 11 steps with static batching and after 5 with
+        continuous batching. A short request behind a long one gains most.
 
         These lengths were chosen to fit well, and with equal lengths both sides are the same. In
-        practice lengths differ, and no engine knows them beforehand: a text ends when the model says
-        so.
+        practice lengths differ, and no engine knows them in advance: a text ends when the model
+        generates its end token.
         """),
     )
     return
@@ -575,8 +586,8 @@ def _():
     mo.md(r"""
     ## Latency as the user sees it
 
-    A user who reads an answer on a screen does not notice throughput. That user notices three other
-    numbers:
+    A user who reads an answer on a screen does not notice throughput. Three numbers describe what
+    that user sees instead:
 
     - **TTFT**, time to first token: from the arrival of the request to its first token.
     - **ITL**, inter-token latency: the gap between two tokens of the same request. Each gap is one
@@ -650,9 +661,10 @@ def _(all_request_metrics, served):
         f"*Times modelled by the preset of {served.clock.name}, the same wherever you run this.*",
         "",
         "Step 9 computed 357 tokens, of which 354 are request 3's prompt. Requests 0, 1 and 2 each "
-        "got one token from it and waited 11.0 ms for a step that otherwise takes 0.6 ms. TPOT "
-        "spreads that gap over all the others, so it only tells you that something was slow. The "
-        "largest gap tells you that the text stood still, which is what the user remembers.",
+        "got one token from it and waited 11.0 ms for a step that otherwise takes 0.6 ms. TPOT is "
+        "a mean, so it spreads the long gap over all gaps of the request and only tells you that "
+        "something was slow. The largest gap tells you that the text stood still, which is what "
+        "the user remembers.",
     ]
     after("l00.whose_gaps", mo.md("\n".join(_lines)))
     return
@@ -687,7 +699,9 @@ def _():
 
     Two limits set the size of the batch. **Memory:** the weights take their part, and the K/V of all
     requests has to fit into the rest. **The ITL limit:** each further request adds bytes to read and
-    arithmetic to do, so the step takes longer for everyone. Work out which limit comes first.
+    arithmetic to do, so the step takes longer for everyone. Work out which limit comes first. (This
+    estimate is more optimistic than the presets: the K/V read overlaps with the arithmetic too, and
+    overhead is left out.)
     """)
     return
 
@@ -743,25 +757,26 @@ def _():
     reading, so the decodes have become compute-bound. Prefills are left out: each prompt of 1,000
     tokens takes 32 ms of arithmetic from the decodes.
 
-    ## Where it loses
+    ## What the cache and batching do not solve
 
     - **The cache saves no reading.** A decode computes one token, but its query attends to every key
       of the context. Tokens still get slower as the text grows, only much more gradually.
     - **Memory fills up.** Every running request needs more K/V at each step. Lesson 2 will decide
       which request has to give way.
-    - **A long prefill delays every request in its step.** Continuous batching admits long prompts
-      among running texts; static batching does not. Lesson 1 will cut them into chunks.
+    - **A long prefill delays every request in its step.** Continuous batching starts a long prompt
+      while other requests are decoding; static batching does not. Lesson 1 will cut long prompts into
+      chunks.
 
-    /// details | Bug or rounding? An open question about nanoGPT's cache
+    /// details | Bug or rounding? An open question about a KV cache for nanoGPT
 
     In June 2025 nanoGPT was offered a KV cache (pull request #613). Its author reported that with the
     same seed the outputs are coherent, but *not exactly the same* as without the cache, and asked
     whether that is a bug. When we last looked, the pull request and the question were open.
 
     Comparing texts or losses cannot answer it: one flipped character changes the rest of the text, and
-    a mean hides a small bug. **Compare the logits in float32 and again in float64.** Rounding shrinks
-    with finer numbers, and a bug does not. We ran the engine's cache, and a cache with a classic bug:
-    its decodes are placed one position too far to the right.
+    a mean hides a small bug. **Compare the logits in float32 and again in float64.** Rounding
+    errors shrink at higher precision; a bug stays. We ran the engine's cache, and a cache with a
+    classic bug: its decodes are placed one position too far to the right.
 
     | largest difference of any logit from the oracle's | bfloat16 | float32 | float64 |
     |:---|---:|---:|---:|
@@ -770,10 +785,11 @@ def _():
 
     The text of the broken cache still reads well: "what light through yonder window the state, And
     therefore the sentence of". So a correct cache in float32 promises *close* logits, not the same
-    text for ever. Our tests compare token for token in float64, where ties almost never flip. In 16
-    bits, the default of nanoGPT's `sample.py`, rounding can change a text. The same question came to
-    Hugging Face transformers (issue #25420), and a maintainer answered that a cache changes the logits
-    of most models: hardly visibly in float32, no longer negligibly in 16 bits.
+    text for ever. Our tests compare token for token in float64, where rounding almost never swaps two
+    nearly equal logits. In 16 bits, the default of nanoGPT's `sample.py`, rounding can change a text.
+    The same question came to Hugging Face transformers (issue #25420), and a maintainer answered that a
+    cache changes the logits of most models: by a negligible amount in float32, and by a noticeable one
+    in 16 bits.
     ///
     """)
     return
@@ -785,11 +801,11 @@ def _():
     ## What you now know
 
     - Without a cache, every step computes all tokens so far, so the work grows with the square of
-      the length. With a cache each token is computed once, because its key and value never change.
-    - A step costs max(weight read, arithmetic) + overhead. Prefills are compute-bound, decodes
-      memory-bound.
+      the length. With a cache each token is computed once, because its key and value do not change.
+    - A step costs max(weight read, arithmetic) + K/V read + overhead. Long prefills are
+      compute-bound, small batches of decodes memory-bound.
     - Therefore requests share steps, and a finished request gives its slot to the next one at once.
-    - TTFT and the largest ITL show what a user notices. TPOT hides a stall.
+    - TTFT and the largest ITL show the waits that a user notices. TPOT, a mean, hides a stall.
     - KV bytes per token, memory and the ITL limit set the batch and the tokens per second.
 
     ## The same in vLLM and SGLang
@@ -797,7 +813,7 @@ def _():
     | here | vLLM | SGLang |
     |:---|:---|:---|
     | `Engine.step` | `EngineCore.step`, `vllm/v1/engine/core.py` | `Scheduler.event_loop_normal`, `srt/managers/scheduler.py` |
-    | slots, `max_batch_size` | `--max-num-seqs` (1,024 on GPUs of 70 GiB or more, else 256) | `--max-running-requests` |
+    | slots, `max_batch_size` | `--max-num-seqs` (1,024 on GPUs of 70 GiB or more except the A100, else 256) | `--max-running-requests` |
     | memory for K/V | `--gpu-memory-utilization` 0.92, minus weights and activations, measured at start-up | `--mem-fraction-static` |
     | TTFT, ITL | `vllm:time_to_first_token_seconds`, `vllm:inter_token_latency_seconds` | `sglang:time_to_first_token_seconds`, `sglang:inter_token_latency_seconds` |
 
@@ -809,8 +825,8 @@ def _():
       Its *selective batching* puts all tokens of a step into one flat row and separates the requests
       only in attention, as `nanogpt/executors/packed.py` does.
     - **PagedAttention** (Kwon et al., SOSP 2023, Figure 2): when a full context was reserved per
-      request, only 20 % of KV memory held tokens; even knowing every answer's length, only 38 %.
-      Lesson 7 will build its blocks.
+      request, only 20 % of KV memory held tokens. Even with the length of every answer known in
+      advance, it was 38 %. Lesson 7 will build its blocks.
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 

@@ -19,77 +19,87 @@ def _():
     mo.md(r"""
     # 1 · Chunked prefill
 
-    *60 minutes. Builds on lesson 0: the KV cache, continuous batching, TTFT and ITL. You write five
-    functions.*
+    *60 minutes. Builds on lesson 0: the KV cache, continuous batching, TTFT and ITL, the cost of a
+    step. You write five functions.*
 
-    Afterwards you can cut a prompt into chunks without changing a single token of its text, plan a
-    step under a token budget, choose that budget, and say when chunking does not pay.
+    Afterwards you can
 
-    ## What does a long prompt do to the others?
+    - cut a prompt into chunks without changing any generated token,
+    - plan a step under a token budget, and choose that budget from an ITL limit,
+    - say what chunking costs, and when it does not pay.
 
-    Four people are reading. Each has a stream of text, one new token per step, and the steps are
-    short. Then a fifth person sends a prompt of 400 tokens.
+    ## What does a long prompt do to the other requests?
 
-    The engine of lesson 0 computes a prompt whole, in one step, beside the decodes. That step takes
-    as long as 400 tokens take. What do the four readers see in the meantime?
+    Four requests are generating, one token each per step. Then a fifth request arrives, with a prompt of
+    400 tokens. The engine of lesson 0 computes the whole prompt in one step, together with the decodes.
+    That step computes 404 tokens instead of 4. What do the users of the four requests see?
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _():
+    from course.engine_loop import engine_loop
+    from course.figure import Figure, stopped
     from course.lesson_data.l01_chunks import (
-        bill,
+        budget_table,
         budget_verdict,
-        changed_by_chunks,
         drawn_masks,
+        long_prompt_arrives,
         one_tiny_layer,
         picked_budget,
-        pristine_workspace,
         six_requests,
         texts_table,
     )
+    from course.lesson_data.l01_curves import budget_chart, limit_chart
     from course.lesson_data.l01_exhibits import (
         flips_by_layers,
         flips_table,
-        late_guest,
+        late_arrival,
         text_by_chunk_size,
     )
     from course.replay import replays
-    from nanogpt import Engine, EngineConfig, Policies, Request, load_model, planning
+    from nanogpt import Engine, EngineConfig, Policies, load_model, planning
     from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
-    from nanogpt.experiments.trace_metrics import request_metrics, summary
+    from nanogpt.experiments.trace_metrics import summary
     from nanogpt.experiments.whole_prompts import plan_whole_prompts
+    from nanogpt.figures.curves import latencies
     from nanogpt.policies import masks
     from widgets import MaskStepper, Timeline, whose
 
+    # This model is too small to gain from a second thread.
+    torch.set_num_threads(1)
     return (
         CostClock,
         Engine,
         EngineConfig,
+        Figure,
         LARGE_GPU,
         MaskStepper,
         Policies,
         SERVER_CPU,
         Timeline,
         WallClock,
-        bill,
+        budget_chart,
+        budget_table,
         budget_verdict,
-        changed_by_chunks,
         drawn_masks,
+        engine_loop,
         flips_by_layers,
         flips_table,
-        late_guest,
+        late_arrival,
+        latencies,
+        limit_chart,
         load_model,
+        long_prompt_arrives,
         masks,
         one_tiny_layer,
         picked_budget,
         plan_whole_prompts,
         planning,
-        pristine_workspace,
         replays,
-        request_metrics,
         six_requests,
+        stopped,
         summary,
         text_by_chunk_size,
         texts_table,
@@ -105,19 +115,20 @@ def _(
     LARGE_GPU,
     Policies,
     load_model,
+    long_prompt_arrives,
     plan_whole_prompts,
-    pristine_workspace,
 ):
     model = load_model()
     whole_prompts = Policies(plan_step=plan_whole_prompts)
     chunks = Policies()  # the reference plan
 
-    def serve(clock, policies):
-        """The trace of the five requests on the trained model, each step charged by a clock."""
-        limits = EngineConfig(token_budget=32)  # the plan of whole prompts does not look at it
-        return Engine(model, limits, policies, clock=CostClock(clock)).run(pristine_workspace())
+    def serve(policies):
+        """The trace of the five requests, each step charged the modelled cost of a large GPU."""
+        config = EngineConfig(token_budget=32)  # the plan of whole prompts ignores it
+        engine = Engine(model, config, policies, clock=CostClock(LARGE_GPU))
+        return engine.run(long_prompt_arrives())
 
-    whole_gpu = serve(LARGE_GPU, whole_prompts)
+    whole_gpu = serve(whole_prompts)
     return chunks, model, serve, whole_gpu, whole_prompts
 
 
@@ -127,7 +138,7 @@ def _(Timeline, whole_gpu):
         whole_gpu.to_json(),
         title="Whole prompts, times modelled on a large GPU",
         axis="time",
-        question="What do the four readers see while the prompt is computed?",
+        question="What do the users of the four requests see while the prompt is computed?",
     )
     return
 
@@ -135,51 +146,65 @@ def _(Timeline, whole_gpu):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    A step is as wide here as it is long. (**Width shows time** switches to one column per step,
-    where the letters can be read.) Each stream has one hole in it, at the step that computed
-    the prompt. No stream failed, no error was logged, throughput looks fine. Four people
-    stared at a frozen screen.
+    The width of a step shows how long it takes. (Press **Width shows time** to turn this off: each step
+    then has one column, in which you can read the letters.) Each of the four requests has one ITL of
+    206 ms; every other ITL is about 5 ms. No request failed, no error was logged, and throughput looks
+    fine, but four users stared at a frozen screen.
 
-    The times are *modelled*: the engine really ran our small model, and a clock charged each step
-    what it would cost an 8-billion-parameter model on a data-centre GPU, one of our prompt tokens
-    standing for 16 of a real prompt. The formula and its five numbers are in `nanogpt/clock.py`.
+    The times are *modelled* with lesson 0's cost of a step on the large GPU: max(weight read,
+    arithmetic) + overhead, plus the time to read the K/V of the context. The tokens are computed by our
+    small model. Because our prompts are short, one of our prompt tokens is charged as 16 tokens of a real
+    prompt. A decode is charged as one token.
 
-    The idea of this lesson: **cut the prompt into chunks**, one per step, beside the decodes. No step
-    may compute more than a **token budget**. With a budget of 32 and four decodes, 28 tokens are
-    left for the prompt, so 400 tokens take 15 steps instead of one.
+    ## Which line of the engine decides how many tokens a step computes?
+
+    The marked line calls `plan_step`, which returns how many tokens each request computes in this step.
+    The lines above it collect the requests that may run, and `execute` computes the planned tokens. In
+    this lesson you write `plan_step` and the two functions that prepare a chunk: one for its mask and one
+    for its inputs.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(
-    LARGE_GPU,
-    SERVER_CPU,
-    changed_by_chunks,
-    chunks,
-    serve,
-    whole_gpu,
-    whole_prompts,
-):
-    chunked_gpu = serve(LARGE_GPU, chunks)
-    whole_cpu, chunked_cpu = serve(SERVER_CPU, whole_prompts), serve(SERVER_CPU, chunks)
+def _(engine_loop):
+    engine_loop("self._plan(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## The idea: cut the prompt into chunks
+
+    Each step computes one **chunk** of the prompt together with all decodes, and no step computes more
+    tokens than its **token budget**. With a budget of 32 and four decodes, 28 tokens are left for the
+    prompt, so its 400 tokens take 15 steps instead of one.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(chunks, serve):
+    chunked_gpu = serve(chunks)
     predict(
         "l01.what_improves",
-        "The budget is 32. On the modelled GPU and on a CPU: which of throughput, mean TTFT and "
-        "worst gap between two tokens does chunking **improve**?",
+        "The budget is 32, on the modelled large GPU. Which of throughput, mean TTFT and the largest "
+        "ITL does chunking **improve**?",
         (
-            "All three, on both machines",
-            "The worst gap on both; throughput and mean TTFT on neither",
-            "The worst gap on both; throughput on the GPU alone; mean TTFT on neither",
-            "Throughput and worst gap on both; mean TTFT on neither",
+            "All three",
+            "Only the largest ITL; throughput and mean TTFT get worse",
+            "The largest ITL and throughput; mean TTFT gets worse",
+            "The largest ITL and mean TTFT; throughput gets worse",
         ),
         2,
-        changed_by_chunks((whole_gpu, chunked_gpu), (whole_cpu, chunked_cpu))
-        + "\nOn the GPU a step with four decodes reads all the weights and computes next to "
-        "nothing: a chunk fills arithmetic that was idle. On a CPU nothing was idle. The "
-        "newcomer pays on both: its prompt now shares every step with four decodes.",
+        "From whole prompts to chunks, the largest ITL falls from 206 to 15.3 ms, throughput rises "
+        "from 304 to 347 tokens per second, and mean TTFT rises from 54.3 to 56.7 ms. A step with "
+        "four decodes reads all weights and computes almost nothing, so a chunk uses arithmetic "
+        "that was idle. The new request pays for it: its prompt now shares every step with four "
+        "decodes.",
     )
-    return chunked_cpu, chunked_gpu, whole_cpu
+    return (chunked_gpu,)
 
 
 @app.cell(hide_code=True)
@@ -190,9 +215,9 @@ def _(Timeline, chunked_gpu, whole_gpu):
             whole_gpu.to_json(),
             chunked_gpu.to_json(),
             names=("whole", "chunks"),
-            title="The same wall time twice, modelled on a large GPU",
+            title="Whole prompts and chunks, times modelled on a large GPU",
             axis="time",
-            question="Where has the hole gone?",
+            question="What became of the long step?",
         ),
     )
     return
@@ -203,30 +228,9 @@ def _():
     after(
         "l01.what_improves",
         mo.md(r"""
-    The same requests, the same tokens, the same text, the same axis of time. The long hole has
-    become fifteen thin slices, and in every one of them all four readers get a token. The lines
-    under the buttons say each step in words; the bars show how many tokens it computed.
-
-    Now the same two plans at the cost of **a CPU**, fitted to measured steps of our own model and
-    therefore modelled too. The picture is alike, the scale is not: here a prompt token is one
-    token, and there is no large weight read that a chunk could hide behind.
-    """),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _(Timeline, chunked_cpu, whole_cpu):
-    after(
-        "l01.what_improves",
-        Timeline(
-            whole_cpu.to_json(),
-            chunked_cpu.to_json(),
-            names=("whole", "chunks"),
-            title="The same two plans, times modelled on a CPU",
-            axis="time",
-            question="Which run is over first here?",
-        ),
+        Both runs compute the same tokens and generate the same texts. The long step has become fifteen
+        steps of at most 15.3 ms, and in each of them all four requests get a token.
+        """),
     )
     return
 
@@ -234,16 +238,16 @@ def _(Timeline, chunked_cpu, whole_cpu):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Build it
+    ## Build a step that contains a chunk
 
-    Four functions make the engine chunk: how much, which keys are seen, what goes in, and which request gets what.
-    Write each in its cell in place of the `raise` line and run the cell (Ctrl+Enter). The check
-    below it answers at once. Hints open one at a time.
+    `chunk_size` prepares for `plan_step`. The engine calls `plan_step`, `chunk_mask` and `chunk_inputs`,
+    and `pick_budget` chooses its token budget. Write each of the five functions in its cell in place of
+    the `raise` line, and run the cell.
 
-    ### How large may the chunk be?
+    ### How large is the chunk?
 
-    Decodes go first and take one token each. A prompt gets what they leave, but no more than it
-    still needs. There can be more decodes than the budget holds.
+    Decodes go first and take one token of the budget each. The prompt gets the rest, but no more than it
+    still needs. There may be more decodes than the budget holds.
     """)
     return
 
@@ -276,14 +280,14 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which keys may a token see?
+    ### Which keys may a token of the chunk attend to?
 
-    A decode needed no mask: one new token, and everything in the cache lies before it. A whole
-    prompt needed the triangle you know from training. A chunk is a bit of both: several new
-    tokens *and* a past.
+    A decode needed no mask: it has one new token, and every cached token comes before it. A whole prompt
+    needs the triangular mask that you know from training. A chunk has both: several new tokens *and*
+    cached tokens before them.
 
-    The last token of a chunk may see everything there is. And only the last row's logits are ever
-    used. So do we need a mask for the rows above it at all? Decide before you go on.
+    The mask has one row for each token of the chunk. The last token may attend to every token so far, and
+    the engine uses only the logits of that token. So do the rows above the last one need a mask at all?
     """)
     return
 
@@ -292,19 +296,19 @@ def _():
 def _():
     predict(
         "l01.poisoned_rows",
-        "A prompt's second chunk of 8 tokens runs **without a causal mask**: all 8 rows see all keys. "
-        "The last row may see them anyway. Are the last row's logits right?",
+        "A prompt's second chunk of 8 tokens runs **without a causal mask**: each of the 8 rows "
+        "attends to all keys. The last row may do that anyway. Are its logits right?",
         (
-            "Yes: its own view is exactly what it should be",
-            "Yes in a model with one layer, no from two layers on",
+            "Yes: the last row attends to exactly the right keys",
+            "With one layer yes, with two or more no",
             "No, whatever the number of layers",
         ),
         1,
-        "In the first layer the last row does what it should, because its keys and values come from "
-        "embeddings, which know nothing of the mask. But the 7 rows above it looked into their future, "
-        "so what they hand to layer two is wrong, and layer two's **keys and values** are made of it. The "
-        "last row reads those. So do all tokens that follow: the wrong K/V stay in the cache. You "
-        "will measure it below.",
+        "In the first layer the last row is right, because keys and values are computed from "
+        "embeddings, which no mask has touched. But the 7 rows above it attended to later tokens, so "
+        "their outputs are wrong, and the second layer computes its **keys and values** from these "
+        "outputs. The last row reads them. So do all later tokens, because the wrong K/V stays in the "
+        "cache. You will measure this below.",
     )
     return
 
@@ -338,8 +342,8 @@ def _():
 def _(MaskStepper, drawn_masks, mask_attempt):
     MaskStepper(
         drawn_masks(mask_attempt),
-        title="chunk_mask(4, 3): three new tokens after four",
-        question="Which keys does each of the three new tokens see?",
+        title="chunk_mask(4, 3): three new tokens after four cached ones",
+        question="Which keys may each of the three new tokens attend to?",
     )
     return
 
@@ -347,11 +351,11 @@ def _(MaskStepper, drawn_masks, mask_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### What goes into the model?
+    ### Which ids and positions does the model get for a chunk?
 
-    The model takes token ids and their positions. A chunk from the middle of a prompt is not a
-    short prompt: its first token does not stand at position 0. And the logits after it predict a
-    token that the prompt already holds, so there is nothing to sample. When is there?
+    The model takes token ids and their positions. A chunk from the middle of a prompt does not start at
+    position 0. Its last logits predict a token that the prompt already contains, so there is nothing to
+    sample. When does the engine have to sample?
     """)
     return
 
@@ -366,7 +370,7 @@ def _():
 def chunk_inputs(
     tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: int
 ) -> tuple[list[int], list[int], bool]:
-    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
+    """Return `(ids, positions, sample)`: a chunk's inputs, and whether to sample after it."""
     raise NotImplementedError("Exercise 1.3: ids, positions, and whether to sample")
 
 
@@ -386,13 +390,13 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which request gets what?
+    ### Which request computes how many tokens?
 
-    This is the heart of the engine. Once per step it is told what could run, and says which request
-    computes how many tokens. Nothing else in the engine decides anything about order.
+    Once per step, `plan_step` receives the requests that may run and returns how many tokens each one
+    computes. In this lesson only `plan_step` decides the order in which requests are served.
 
-    The rules are on the card, because another plan would be legal too: prompts first, equal
-    shares, shortest first. This one is called *stall-free*: a decode never waits for a prompt.
+    Other plans would be legal too: prompts first, equal shares, shortest prompt first. The rules on the
+    card are called *stall-free scheduling*: no decode ever waits for a prompt.
     """)
     return
 
@@ -410,7 +414,7 @@ def plan_step(
     waiting: list[tuple[int, int]],
     token_budget: int,
 ) -> list[tuple[int, int]]:
-    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
+    """Return the plan of one step, a list of (id, n): request `id` computes `n` tokens."""
     raise NotImplementedError("Exercise 1.4: which request computes how many tokens?")
 
 
@@ -430,12 +434,55 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Your engine, on real Shakespeare
+    ### Which budget keeps an ITL limit?
 
-    Six requests, some short, some long, arriving at different steps. The engine is the one from
-    `nanogpt/engine.py`; your functions go in through `Policies`, as soon as you have written them,
-    right or wrong. They run under a time limit, and a plan that breaks the rules of the game is
-    refused with a sentence before anything changes.
+    A small budget keeps ITLs short, but it cuts a prompt into more steps, and each step pays for its
+    weight read and its overhead. Suppose a service promises that no ITL exceeds a limit. Then the best
+    budget is the largest one whose steps stay within the limit.
+
+    `pick_budget` gets a function that returns the cost of a step of any number of tokens. This cost is
+    not a straight line. The **knee** is the number of tokens whose arithmetic takes as long as the weight
+    read, and up to the knee further tokens cost nothing. On the large GPU the knee lies at 150 charged
+    tokens. With four decodes, a budget of 13 comes closest to it: 4 decodes, and 9 prompt tokens that are
+    charged as 144.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l01.pick_budget")
+    return
+
+
+@app.function
+def pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, itl_limit_us: int) -> int:
+    """Return the largest token budget with which a step stays within the ITL limit."""
+    raise NotImplementedError("Exercise 1.5: the largest budget that keeps the promise")
+
+
+@app.cell(hide_code=True)
+def _():
+    budget_attempt = attempt("l01.pick_budget", lambda: pick_budget)
+    budget_attempt
+    return (budget_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l01.pick_budget")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Your functions in the real engine
+
+    Six requests, some short and some long, arrive at different steps. The engine is the one in
+    `nanogpt/engine.py`. Your functions enter it through `Policies`, its record of decision functions, as
+    soon as you have written them, right or wrong. They run under a time limit. The engine refuses an
+    impossible plan with an error message, before it changes any state.
     """)
     return
 
@@ -450,7 +497,7 @@ def _(
     replays,
     six_requests,
 ):
-    exact = load_model().double()  # in float64 rounding can flip no token
+    exact = load_model().double()  # in float64, rounding is too small to flip a token here
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
     run_with = replays(
         lambda policies: Engine(exact, sampled, policies, clock=CostClock(LARGE_GPU)), six_requests
@@ -513,38 +560,35 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(attempts, whole_six, whose, your_trace):
-    from course.figure import Figure, stopped
-    from nanogpt.figures.curves import latencies
-
+def _(Figure, attempts, latencies, stopped, whole_six, whose, your_trace):
     _runs = {
         f"plan: {whose(any(each.started for each in attempts.values()))}": your_trace,
         "whole prompts": whole_six,
     }
     Figure(
-        stopped(_runs.values()) or latencies(_runs, "How the waits of those six are spread"),
-        "Which requests wait longer for their first token, and which tokens come sooner?",
+        stopped(_runs.values()) or latencies(_runs, "TTFT and ITL of the six requests"),
+        "Which requests get their first token later, and which ITLs become shorter?",
     )
-    return (Figure,)
+    return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Try a plan that is legal and different, and watch the timeline draw *that* plan: serve
-    `waiting` before `prefilling`, or give every prompt at most 4 tokens a step. The check will
-    complain; the texts will not change by a letter. *When* a token is computed is a matter of
-    taste and latency. *What* it sees is a matter of truth.
+    Try a plan that is legal but different: serve `waiting` before `prefilling`, or give each prompt at
+    most 4 tokens per step. The timeline draws that plan and the check of `plan_step` fails, but the texts
+    stay the same. A plan decides only *when* a token is computed. The mask and the positions decide *from
+    which tokens* it is computed.
 
-    ## Break it
+    ## Break it: two real defects
 
-    Two real defects, both from the code of the posts that this course grew from
-    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). You get the
-    symptom first. Decide what is wrong before you open the answer.
+    Both come from the code of the posts that this course grew from
+    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). Each starts with its
+    symptom. Decide what is broken before you open the answer.
 
-    ### Exhibit A: the text that depends on the chunk size
+    ### Exhibit A: the text depends on the chunk size
 
-    One prompt, one set of weights, greedy decoding, one request alone. Only the chunk size changes.
+    One prompt, the same weights, greedy decoding, no other request. Only the chunk size changes.
     """)
     return
 
@@ -559,8 +603,8 @@ def _(model, text_by_chunk_size):
 def _():
     predict(
         "l01.exhibit_a",
-        "Chunks of 1 are right, and so is the whole prompt of 40 in one chunk. Everything between is "
-        "wrong. **What is broken?**",
+        "Chunks of 1 give the right text, and so does the whole prompt of 40 in one chunk. The sizes "
+        "between give wrong ones. **What is broken?**",
         (
             "Rounding: float32 sums in another order",
             "Positions start again at 0 in every chunk",
@@ -568,10 +612,11 @@ def _():
             "A token is sampled after every chunk",
         ),
         2,
-        "Look at what is right. A chunk of 1 has one row, and that row may see everything: no mask can "
-        "hurt it. A whole prompt is a first chunk, with nothing before it. What is wrong needs **several "
-        "rows and a past**. Restarted positions would spoil chunks of 1 too; rounding flips a near-tie now and "
-        "then, not three texts of three; an early sample would add a token to the text.",
+        "Look at the sizes that work. A chunk of 1 has one row, which may attend to every key, so it "
+        "needs no mask. The whole prompt is a first chunk, with no cached tokens before it. The defect "
+        "needs **several rows and cached tokens**. Restarted positions would break chunks of 1 too, "
+        "and so would a token sampled after every chunk. Rounding changes a token only at a near-tie; "
+        "it would not change all three texts.",
     )
     return
 
@@ -581,9 +626,9 @@ def _():
     after(
         "l01.exhibit_a",
         mo.md(r"""
-    The published code took a branch without a mask whenever there was a cache: *no causal mask
-    needed, T = 1*. The comment was true of decodes. Then continuation chunks took the same branch.
-    """),
+        The published code took a branch without a mask whenever there was a cache: *no causal mask
+        needed, T = 1*. That was true of decodes. Later, continuation chunks took the same branch.
+        """),
     )
     return
 
@@ -595,7 +640,7 @@ def _(MaskStepper, drawn_masks):
         MaskStepper(
             drawn_masks(None),
             title="The second chunk of 8 tokens",
-            question="Which rows see keys that lie in their future?",
+            question="Which rows attend to keys of later tokens?",
         ),
     )
     return
@@ -604,8 +649,8 @@ def _(MaskStepper, drawn_masks):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    How often does it matter? Here are prefills in chunks of 8 with exhibit A's defect, in models of
-    one, two and four layers. It answers the question that stood above exercise 1.2, too.
+    How often does the defect change a token? Here are 60 prefills in chunks of 8, in models of one, two
+    and four layers. The table also answers the prediction above exercise 1.2.
     """)
     return
 
@@ -621,9 +666,9 @@ def _():
     after(
         "l01.poisoned_rows",
         mo.md(r"""
-        With one layer the difference is exactly 0: not small, none. A test on a one-layer model would have
-        passed. So would a test with whole prompts, or with chunks of one token. What finds this defect is
-        the dull test: *the same text, whatever the chunk size*.
+        With one layer the largest logit difference is exactly 0. So a test on a one-layer model would have
+        passed, and so would a test with whole prompts or with chunks of one token. The simplest test finds
+        this defect: *the same text for every chunk size*.
         """),
     )
     return
@@ -632,50 +677,43 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: late to the party
+    ### Exhibit B: the request that starts late
 
-    Two streams are running. Request 2 arrives at step 3 with a prompt of 9 tokens, and the
-    budget is 32. Step through it, and look at the budget bars.
+    Two requests are running. Request 2 arrives at step 3 with a prompt of 9 tokens, and the budget is 32.
+    Step through the run and look at the bars that show how much of the budget each step uses.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(Timeline, late_guest, model):
-    late, on_time = late_guest(model)
+def _(Timeline, late_arrival, model):
+    late, on_time = late_arrival(model)
     Timeline(
         late.to_json(),
         title="Exhibit B, times modelled on a large GPU",
         question="What does request 2 wait for?",
     )
-    return late, on_time
+    return
 
 
 @app.cell(hide_code=True)
-def _(late, on_time, request_metrics):
-    def _guest(trace):
-        first = next(
-            step.step for step in trace.steps if any(work.request_id == 2 for work in step.work)
-        )
-        return first, request_metrics(trace, 2).ttft_us / 1000
-
-    (_late, _late_ms), (_soon, _soon_ms) = _guest(late), _guest(on_time)
-
+def _():
     predict(
         "l01.exhibit_b",
-        f"Request 2 arrives at step 3 and first computes at step {_late}. **What is broken?**",
+        "Request 2 arrives at step 3, but its first token is computed at step 27. **What is broken?**",
         (
             "The budget is too small for its prompt beside two decodes",
-            "First come, first served: it has to wait for those before it",
-            "Arrivals are looked at only when nothing else runs",
+            "First come, first served: it has to wait for the requests before it",
+            "New requests are admitted only when nothing else runs",
             "Its prompt was cut into chunks that were too small",
         ),
         2,
-        "The bars say it: 2 of 32 tokens used, step after step, while a request waits. First come, first served "
-        "is about the order, not about leaving the rest empty. In the published loop (`nanogpt-chunked-prefill.py`) the line "
-        "`step += 1` stood outside the loop, so time stood still until the engine ran dry, and only "
-        "then was the next arrival seen. The same requests under the reference: request 2 starts at step "
-        f"{_soon}, and its TTFT is {_soon_ms:.3g} ms instead of {_late_ms:.3g} ms (modelled).",
+        "The bars show it: step after step uses 2 of 32 tokens while a request waits. First come, "
+        "first served says who goes first, not that the rest of the budget stays empty. In the "
+        "published code (`nanogpt-chunked-prefill.py`) the line `step += 1` stood below the loop instead "
+        "of inside it. So the step number stood still while any request was running, and the loop did "
+        "not see the next arrival. Under the reference plan request 2 starts at step 3, and its TTFT is "
+        "5.3 ms instead of 133 ms, modelled.",
     )
     return
 
@@ -685,10 +723,10 @@ def _():
     after(
         "l01.exhibit_b",
         mo.md(r"""
-    Every text in Exhibit B is right. Every request finishes. Throughput, measured with all requests
-    sent at once, is perfect. Continuous batching has quietly become static batching, and only TTFT
-    under arrivals shows it.
-    """),
+        Every text in exhibit B is right, and every request finishes. A throughput test that sends all
+        requests at once finds nothing wrong. But continuous batching has become static batching, and only
+        the TTFT of requests that arrive over time shows it.
+        """),
     )
     return
 
@@ -696,11 +734,11 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Measure it
+    ## Measure what chunking costs
 
-    Now the bill. Whole prompts against chunks at several budgets, for the five requests from the
-    top of this page. The first two tables are computed by a cost clock; such a clock charges for
-    the plan and not for the weights, so a model of one tiny layer gives the very same times.
+    The table compares whole prompts with chunks under several budgets, for the five requests from the top
+    of the page. A cost clock charges for the number of tokens, whatever model computes them, so a model
+    with one tiny layer gives the same times.
     """)
     return
 
@@ -711,10 +749,9 @@ def _(
     Engine,
     EngineConfig,
     LARGE_GPU,
-    SERVER_CPU,
     chunks,
+    long_prompt_arrives,
     one_tiny_layer,
-    pristine_workspace,
     summary,
     whole_prompts,
 ):
@@ -723,126 +760,65 @@ def _(
 
     def run_once(some_model, clock, policies, token_budget):
         """One run of the five requests, in numbers."""
-        limits = EngineConfig(token_budget=token_budget)
-        return summary(Engine(some_model, limits, policies, clock=clock).run(pristine_workspace()))
+        config = EngineConfig(token_budget=token_budget)
+        return summary(Engine(some_model, config, policies, clock=clock).run(long_prompt_arrives()))
 
     def measure(some_model, make_clock, budgets=BUDGETS):
         """Whole prompts, and then chunks with each budget."""
         runs = {"whole prompts": run_once(some_model, make_clock(), whole_prompts, 16)}
         for budget in budgets:
-            runs[f"chunks, budget {budget}"] = run_once(
-                some_model, make_clock(), chunks, budget
-            )
+            runs[f"chunks, budget {budget}"] = run_once(some_model, make_clock(), chunks, budget)
         return runs
 
     on_gpu = measure(tiny, lambda: CostClock(LARGE_GPU))
-    on_cpu = measure(tiny, lambda: CostClock(SERVER_CPU))
-    return measure, on_cpu, on_gpu, run_once, tiny
+    return measure, on_gpu, run_once, tiny
 
 
 @app.cell(hide_code=True)
-def _(bill, on_cpu, on_gpu):
-    mo.md(
-        bill("**a large GPU** (modelled)", on_gpu)
-        + "\n\n"
-        + bill("**a CPU** (modelled, fitted to measured steps)", on_cpu)
-    )
+def _(budget_table, on_gpu):
+    mo.md(budget_table("**a large GPU** (modelled)", on_gpu))
     return
 
 
 @app.cell(hide_code=True)
-def _(Figure, on_cpu, on_gpu):
-    from course.lesson_data.l01_curves import bill_chart, promise_chart
-
+def _(Figure, budget_chart, on_gpu):
     Figure(
-        bill_chart({"a large GPU": on_gpu, "a CPU": on_cpu}),
-        "Up and to the left is better. Which budget would you take on each machine?",
+        budget_chart(on_gpu),
+        "Up and to the left is better. Which budget would you choose?",
     )
-    return (promise_chart,)
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    And live, with the wall clock, the trained model, on the machine in front of you. One run each, so
-    expect noise; run the cell again and see how much.
-    """)
-    return
-
-
-@app.cell
-def _(WallClock, bill, chunks, measure, model, run_once):
-    run_once(model, WallClock(), chunks, 16)  # warms up
-    live = measure(model, WallClock, (16, 64))
-    mo.md(bill("**this machine**, just now", live))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    On the modelled GPU every budget from 16 on *gains* throughput, and the newcomer's longer wait moves the
-    mean TTFT by a few percent. A budget of 8 loses: more than half of such a step is paid for and
-    not used. On the modelled CPU no budget gains throughput, the small ones lose much of it, and every
-    one costs TTFT: smaller gaps are all that it buys. (Live, 64 may gain a little: attention makes a
-    prefill of 400 tokens dearer than the fitted line knows.)
-
-    Why the difference? Ask the clocks for the price of one more thing to do, a chunk of 8 beside
+    Every budget of 16 or more raises throughput, and with these budgets mean TTFT grows by less than 5 %.
+    A budget of 8 loses throughput: beside four decodes its chunks have 4 tokens, charged as 64, so its
+    steps stay far below the knee. The next table explains both. It shows what a chunk adds to a step with
     four decodes:
 
-    | a chunk of | a large GPU (modelled) | a CPU (modelled) |
-    |--:|:--|:--|
-    | 4 | 0 µs (0% of 5,300 µs) | 117 µs (20% of 582 µs) |
-    | 8 | 0 µs (0% of 5,300 µs) | 235 µs (40% of 582 µs) |
-    | 16 | 3,520 µs (66% of 5,300 µs) | 470 µs (81% of 582 µs) |
-    | 32 | 11,712 µs (221% of 5,300 µs) | 940 µs (162% of 582 µs) |
+    | tokens of the chunk | tokens charged, with the decodes | added to a step of 5.3 ms |
+    |--:|--:|--:|
+    | 4 | 68 | 0 |
+    | 8 | 132 | 0 |
+    | 16 | 260 | 3.5 ms (66 %) |
+    | 32 | 516 | 11.7 ms (221 %) |
 
-    The first 8 tokens (128 of a real prompt) cost the modelled GPU **nothing**. That is built into
-    the model, not found by it: a step takes as long as the slower of two things, reading 16 GB of
-    weights and the arithmetic of its tokens, and with four tokens the arithmetic units wait. That
-    is why small gaps can be had for nothing there. On a small CPU they cannot: no arithmetic is idle,
-    every further step pays its fixed cost again, and every chunk reads the past of its prompt once more.
+    Up to the knee at 150 charged tokens a chunk costs **nothing**, because the arithmetic units wait for
+    the weights anyway. This is a consequence of the cost model, not evidence for it.
 
-    ### Which budget?
-
-    So there is a price to the smallest budget and a price to the largest. Say a service promises its
-    users that no gap exceeds a limit. Your function turns the promise into a budget. It may ask what a step
-    costs, and it must not suppose that the answer is a straight line: you have just seen a flat start.
+    Next, your `pick_budget` chooses a budget for a limit that you can change.
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l01.pick_budget")
-    return
-
-
-@app.function
-def pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, itl_limit_us: int) -> int:
-    """Return the largest token budget with which a step stays within the ITL limit."""
-    raise NotImplementedError("Exercise 1.5: the largest budget that keeps the promise")
-
-
-@app.cell(hide_code=True)
-def _():
-    budget_attempt = attempt("l01.pick_budget", lambda: pick_budget)
-    budget_attempt
-    return (budget_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l01.pick_budget")
     return
 
 
 @app.cell
 def _(LARGE_GPU):
-    itl_limit_us = 20_000  # change the promise and run the cell
+    itl_limit_us = 20_000  # change the limit and run the cell
 
     def gpu_step_us(tokens):
-        """A step of `tokens` with four decodes among them and 700 tokens of context, more than we hold."""
+        """The cost of a step of `tokens`, four of them decodes, with 700 tokens of context."""
+        # The five requests never hold as many as 700 tokens, so no step of theirs costs more.
         return LARGE_GPU.step_us(max(0, tokens - 4), min(tokens, 4), 700)
 
     return gpu_step_us, itl_limit_us
@@ -861,19 +837,19 @@ def _(
     run_once,
     tiny,
 ):
-    def _worst_gap_us(budget):
+    def _largest_itl_us(budget):
         return run_once(tiny, CostClock(LARGE_GPU), chunks, budget).worst_itl_us
 
     picked = picked_budget(budget_attempt, gpu_step_us, itl_limit_us)
-    mo.md(budget_verdict(budget_attempt, picked, itl_limit_us, _worst_gap_us))
+    mo.md(budget_verdict(budget_attempt, picked, itl_limit_us, _largest_itl_us))
     return (picked,)
 
 
 @app.cell(hide_code=True)
-def _(Figure, gpu_step_us, itl_limit_us, on_gpu, picked, promise_chart):
+def _(Figure, gpu_step_us, itl_limit_us, limit_chart, on_gpu, picked):
     Figure(
-        promise_chart(gpu_step_us, on_gpu, picked, itl_limit_us),
-        "Where on the line of a step's cost do the longest gaps lie?",
+        limit_chart(gpu_step_us, on_gpu, picked, itl_limit_us),
+        "Where do the largest ITLs lie, compared with the cost of a full step?",
     )
     return
 
@@ -881,61 +857,110 @@ def _(Figure, gpu_step_us, itl_limit_us, on_gpu, picked, promise_chart):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The gaps lie on the line of a step that is full: once prompts are longer than the
-    budget, **the budget is the worst gap**. Up to the bend it costs nothing to raise it; beyond, each
-    further token is paid for by each reader.
+    The largest ITL is the cost of a full step, as long as prompts are longer than the budget. So **the
+    budget sets the largest ITL**. Up to the knee a larger budget costs nothing. Beyond it, every prompt
+    token of a step delays every decode in that step.
+    """)
+    return
 
-    A budget here is not yet a server's `max_num_batched_tokens`: one of our prompt tokens stands for
-    16, a decode for itself. vLLM's defaults lie between 2,048 and 16,384, by the machine and the use
-    (`get_batch_defaults` in `vllm/engine/arg_utils.py`).
 
-    ### Where it loses
+@app.cell(hide_code=True)
+def _(CostClock, SERVER_CPU, budget_table, measure, tiny):
+    on_cpu = measure(tiny, lambda: CostClock(SERVER_CPU))
+    mo.md(
+        "/// details | The same budgets on a CPU, where chunking gains no throughput\n"
+        + budget_table("**a CPU** (modelled, fitted to measured steps)", on_cpu)
+        + "\n\nNo budget raises throughput here, and every budget lengthens TTFT. The only gain is "
+        "shorter ITLs. The CPU preset of lesson 0 has a weight read of 0, so a chunk finds no idle "
+        "arithmetic: every further step pays its overhead, and every chunk reads the K/V of its "
+        "prompt's earlier chunks again.\n///"
+    )
+    return
 
-    The author of the posts that this course grew from measured chunked prefill on a CPU: budgets 16
-    and 32, prompts of 32 to 40 tokens arriving among short ones. **Throughput 0.74 to 0.91 times** that of
-    whole prompts, **mean TTFT 4.3 to 13.1 times** as long, **worst gap 0.90 to 1.25 times**
-    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). Not a bug, and not bad luck:
 
-    - A whole prompt of 40 tokens is no long step on a CPU. There was hardly a gap to cut.
-    - That benchmark runs every decode and every chunk as a forward pass of its own
-      (`benchmarks/normal_chunked_prefill.py`), so nothing shares a fixed cost, and each further
-      chunk adds one.
-    - A prompt in chunks stands behind all decodes in every one of its steps. Its TTFT pays.
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    The next table is measured live, by the wall clock, with the trained model on the machine that runs
+    this notebook. These are single runs, so expect noise; run the cell again to see how much.
+    """)
+    return
 
-    The lesson in that table: chunking trades TTFT and some throughput for
-    even gaps. It is a bargain where decodes leave arithmetic idle and prompts are long, and a loss
-    where neither holds.
 
-    ## How production engines do it
+@app.cell
+def _(WallClock, budget_table, chunks, measure, model, run_once):
+    run_once(model, WallClock(), chunks, 16)  # warms up
+    live = measure(model, WallClock, (16, 64))
+    mo.md(budget_table("**this machine**, just now", live))
+    return
 
-    - **Sarathi-Serve** (Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference*, OSDI
-      2024, section 4) introduced both halves: chunked prefills, and *stall-free batching*, your
-      `plan_step`. It reports 2.6 times the serving capacity of vLLM for Mistral-7B on one A100
-      at the same tail latency.
-    - **vLLM** has no prefill phase and no decode phase in its scheduler: each request has computed
-      some of its tokens and should catch up. Running requests share the budget
-      (`max_num_batched_tokens`) first, then waiting ones (`vllm/v1/core/sched/scheduler.py`,
-      `schedule`). The author of the proposal to chunk prefills there wrote that *TTFT is supposed to be a
-      bit slower* for the per-step overhead and the repeated K/V reads ([RFC #3130](https://github.com/vllm-project/vllm/issues/3130)).
 
-    And exhibit A is out there:
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## When does chunked prefill lose?
 
-    - [mlxcel #1001](https://github.com/lablup/mlxcel/pull/1001): four models sent a multi-token prefill to attention without a mask; *every layer
-      wrote future-contaminated K/V into the cache*.
-    - [candle #3743](https://github.com/huggingface/candle/pull/3743) on masks for chunks after the first: such bugs are *invisible in the common paths*,
-      because a whole prompt has offset 0 and a decode has one row. You have seen why.
-    - [hyprstream #1521](https://github.com/hyprstream/hyprstream/pull/1521): `tril` without the offset, on a cached forward of several tokens: the *whole
-      prompt history* hidden. PyTorch's `is_causal=True` aligns top-left in the same way, which
-      ExecuTorch's reference cache ran into ([#21749](https://github.com/pytorch/executorch/pull/21749)).
-    - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked prefill took GSM8K (school mathematics) from above 93 % to 65 %, and
-      *it gets worse if the chunked prefill size goes smaller*: the symptom of exhibit A, word for
-      word, from another cause.
+    The author of the posts measured chunked prefill on a CPU, with budgets of 16 and 32 and prompts of 32
+    to 40 tokens among short ones. Throughput was **0.74 to 0.91 times** that of whole prompts, mean TTFT
+    **4.3 to 13.1 times** as long, and the largest ITL **0.90 to 1.25 times** as long
+    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). There are three reasons:
+
+    - A step with a prompt of 40 tokens is not long on a CPU, so there was hardly a long ITL to shorten.
+    - That benchmark runs each decode and each chunk as a forward pass of its own
+      (`benchmarks/normal_chunked_prefill.py`). No overhead is shared, and every chunk adds its own.
+    - A chunked prompt shares each of its steps with all decodes, so its first token comes later.
+
+    Chunking pays where decodes leave arithmetic idle and prompts are long. It loses where neither holds.
+
+    ## What you now know
+
+    - A whole prompt in one step delays every decode in that step: one ITL of 206 ms instead
+      of 5 ms, modelled on the large GPU.
+    - A token budget limits how long a step takes, and `plan_step` serves decodes first, so no text stalls.
+    - A chunk continues its text. Positions go on where the last chunk ended, and each token of the chunk
+      attends to the cached tokens and to the chunk up to itself. The engine samples only at the end of the
+      prompt. Then the text is the same for every chunk size.
+    - The budget sets the largest ITL. Up to the knee, a larger budget costs nothing.
+    - The price is TTFT, and on a machine without idle arithmetic also throughput.
+
+    ## The same in vLLM and SGLang
+
+    | here | vLLM | SGLang |
+    |:---|:---|:---|
+    | `plan_step` | `Scheduler.schedule`, `vllm/v1/core/sched/scheduler.py`: running requests first, then waiting ones | `get_next_batch_to_run`, `srt/managers/scheduler.py`: prefill or decode; both with `--enable-mixed-chunk` (off by default) |
+    | `token_budget` | `--max-num-batched-tokens`: 8,192 on an H100, 16,384 from 160 GiB of GPU memory, 2,048 below 70 GiB and on an A100 (`vllm serve`) | `--chunked-prefill-size`: 8,192 on an H100, 2,048 to 16,384 by GPU memory; -1 is off |
+    | no further limit | `--long-prefill-token-threshold` caps the tokens of one prompt per step (default 0: no cap) | `--prefill-decode-interval` puts decode steps between prefills (off by default) |
+
+    - vLLM's scheduler has no prefill phase and no decode phase: the `num_computed_tokens` of each request
+      catch up with its `num_tokens`. The author of the proposal to chunk prefills there wrote that *TTFT
+      is supposed to be a bit slower* ([RFC #3130](https://github.com/vllm-project/vllm/issues/3130)).
+    - **Sarathi** ([Agrawal et al., 2023](https://arxiv.org/abs/2308.16369)) introduced chunked prefills:
+      each batch holds one chunk and as many decodes as fit.
+    - **Sarathi-Serve** ([Agrawal et al., OSDI 2024](https://arxiv.org/abs/2403.02310)) added stall-free
+      scheduling under a token budget, your `plan_step`. It reports 2.6 times the serving capacity of vLLM
+      for Mistral-7B on one A100, at the same tail latency.
+
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
+
+    /// details | Exhibit A in other engines
+
+    - [mlxcel #1001](https://github.com/lablup/mlxcel/pull/1001): four models had no mask in prefills;
+      *every layer wrote future-contaminated K/V into the cache*.
+    - [candle #3743](https://github.com/huggingface/candle/pull/3743): such bugs are *invisible in the
+      common paths*, because a whole prompt has offset 0 and a decode has one row.
+    - [hyprstream #1521](https://github.com/hyprstream/hyprstream/pull/1521): `tril` without the offset
+      hid the *whole prompt history*. PyTorch's `is_causal=True` aligns top-left too, which broke
+      ExecuTorch's reference cache ([#21749](https://github.com/pytorch/executorch/pull/21749)).
+    - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked
+      prefill took GSM8K (school mathematics) from above 93 % to 65 %, and *it gets worse if the chunked
+      prefill size goes smaller*. The symptom is that of exhibit A; the cause is different.
+    ///
 
     ## What comes next
 
-    You planned steps, but you took `waiting` as it came: every request in it could start. In
-    [lesson 2](/?file=l02_scheduling.py) memory runs out. Which request is admitted, which must wait,
-    which is thrown out, and can a plan that always makes progress still never finish?
+    Here every request in `waiting` could start, because memory was plentiful. In
+    [lesson 2](/?file=l02_scheduling.py) it runs out, and you decide which request is admitted, which one
+    waits and which one is preempted.
     """)
     return
 

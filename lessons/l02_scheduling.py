@@ -17,21 +17,26 @@ def _():
     mo.md(r"""
     # 2 · The scheduler
 
-    *60 minutes. Builds on lesson 1: chunks, the plan of a step, the token budget. You write five
-    functions.*
+    *55 minutes. Builds on lesson 1: chunks, the plan of a step, the token budget. You write
+    four functions.*
 
-    Afterwards you can rank a queue, let requests in under a memory budget, throw one out when memory
-    runs short, and bring it back without losing a letter of its text.
+    Afterwards you can
 
-    ## Which request has to leave?
+    - rank a queue, admit requests under a memory budget, choose the request to preempt when memory
+      runs short, and requeue it without losing its text,
+    - read the engine's `schedule()` and say what it guarantees about memory,
+    - recognise a livelock in a picture of a run.
 
-    Romeo's text is a batch job (priority 2): ten tokens of prompt, ten to be generated. At step 5
-    Juliet's request arrives (priority 0, the most important there is) with seven tokens of prompt and
-    five to be generated. The engine can hold the K/V of **22 tokens**, all requests together: its
-    **KV budget**.
+    ## Which request gives up its memory?
 
-    When Juliet's comes, Romeo's holds 15 tokens. 15 + 7 is 22: it may start. One step later each of them
-    has one token more, and 24 do not fit.
+    Romeo's request is a batch job (priority 2): a prompt of ten tokens, and ten tokens to generate.
+    At step 5 Juliet's request arrives (priority 0, the most important): a prompt of seven tokens, and
+    five to generate. The engine can hold the K/V of **22 tokens**, counted over all requests. This
+    limit is its **KV budget**.
+
+    When Juliet's request arrives, Romeo's needs 15 KV tokens. 15 + 7 = 22, so Juliet's may start. One
+    step later each request has one token more, and 24 tokens do not fit. One of the two must give up
+    its K/V. Which one, and what happens to its text?
     """)
     return
 
@@ -40,25 +45,13 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_policies
-    from course.lesson_data.l02_exhibits import (
-        crossed_table,
-        oldest,
-        steps_if_kept,
-        twins,
-        your_twins,
-    )
+    from course.engine_loop import engine_loop
+    from course.lesson_data.l02_exhibits import oldest, switched_off, twins, your_twins
     from course.lesson_data.l02_posts import passed_policies, tests_table
-    from course.lesson_data.l02_scheduler import (
-        POST,
-        queue_of,
-        said_of_places,
-        six_requests,
-        verona,
-        what_romeo_cost,
-        your_run,
-    )
+    from course.lesson_data.l02_scheduler import POST, queue_of, recomputed, six_requests, verona
+    from course.lesson_data.texts import served
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.policies import queueing
     from widgets import HeapStepper, KVBudget, Timeline
@@ -70,23 +63,22 @@ def _():
         KVBudget,
         POST,
         Timeline,
-        crossed_table,
+        engine_loop,
         load_model,
         load_policies,
         oldest,
         passed_policies,
         queue_of,
         queueing,
+        recomputed,
         replace,
         replays,
-        said_of_places,
+        served,
         six_requests,
-        steps_if_kept,
+        switched_off,
         tests_table,
         twins,
         verona,
-        what_romeo_cost,
-        your_run,
         your_twins,
     )
 
@@ -99,21 +91,25 @@ def _(Engine, POST, load_model, verona):
 
 
 @app.cell(hide_code=True)
-def _(exact, tragedy, what_romeo_cost):
+def _():
     predict(
         "l02.recompute",
-        "Romeo's request is thrown out after 6 of its 10 tokens: its K/V is released, its text is kept. "
-        "It comes back when Juliet's is done. How many tokens does the engine compute for it in the "
-        "end, and how many does it sample? (Undisturbed, it computes 19 and samples 10: the last one is "
-        "never fed.)",
+        "Romeo's request is preempted after 6 of its 10 tokens: its K/V is released, its text is kept. "
+        "It runs again when Juliet's has finished. How many tokens does the engine compute for it in "
+        "total, and how many does it sample? (Undisturbed, it computes 19 and samples 10: the last "
+        "token is never fed.)",
         (
-            "19 computed, 10 sampled: it goes on where it stopped",
-            "25 computed, 10 sampled: the six generated ones are computed again",
-            "34 computed, 10 sampled: everything known is computed again, nothing is sampled twice",
+            "19 computed, 10 sampled: it continues where it stopped",
+            "25 computed, 10 sampled: the six generated tokens are computed again",
+            "34 computed, 10 sampled: all known tokens are computed again, none is sampled twice",
             "34 computed, 16 sampled: it starts from the beginning",
         ),
         2,
-        what_romeo_cost(exact, tragedy),
+        "**34 computed, 10 sampled.** The engine computes 15 tokens before the preemption. Then it "
+        "computes 16 in one step: the prompt and the six generated tokens, a prefill like any other. "
+        "Then it computes 3 decodes. Starting the text over would also compute 34 tokens, but it would "
+        "sample six tokens again that the user has already seen. Romeo's text is the same as in an "
+        "undisturbed run.",
     )
     return
 
@@ -136,20 +132,17 @@ def _():
     after(
         "l02.recompute",
         mo.md(r"""
-    Step through it. At step 6 Romeo's K/V is gone, and its row waits; its text is not gone. At step 10 its 16 known tokens go through the model in one prefill (hatched is what had
-    been computed before), and at the end of that step it samples its seventh token.
+    Step through the picture. At step 6 Romeo's K/V is released and its request waits; its text is
+    kept. At step 10 its 16 known tokens are computed in one prefill (hatched: tokens computed for the
+    second time). At the end of that step it samples its seventh token.
 
-    This is the life of a request, with a way back that lesson 1 did not have:
+    This is the life of a request, with a new arrow: preemption back to waiting.
 
     ```text
     waiting ──admit──▶ prefilling ──promote──▶ active ──complete──▶ done
        ▲                    │                    │
        └────────────────────┴───── preempt ──────┘     K/V released, text kept
     ```
-
-    Two decisions guard the budget. **Admission** is the gatekeeper: what does not fit *now* is not let
-    in. But what is inside grows by a token in every step, and how long a text will get is not known.
-    So there is a safety valve, **preemption**: when the growth passes the budget, a request leaves.
     """),
     )
     return
@@ -158,17 +151,50 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
+    ## Preempt, admit, plan
+
+    This is the engine's loop. Each step calls `Scheduler.schedule()`, the second block, which makes
+    three decisions in this order:
+
+    1. **Preempt.** `select_victims`, the marked line, preempts running requests, one after another,
+       until the K/V of the remaining ones fits into the budget. You write `choose_victim` and
+       `requeue`, which it calls.
+    2. **Admit.** `select_admissible` chooses the waiting requests that may start, in the order of the
+       queue. You write `sort_key` and `admit`.
+    3. **Plan.** `_plan` decides how many tokens each request computes, with your `plan_step` of
+       lesson 1. (`_prefix_hits` belongs to lesson 7.)
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.select_victims(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    Two of the decisions guard memory. **Admission** keeps out a request that does not fit now. But
+    each running request grows by one token per step, and the engine does not know how long a text will
+    get. So it needs **preemption**: when the running requests need more KV tokens than the budget has,
+    one of them gives up its K/V.
+
+    Together they keep the scheduler's **invariant: after every step, the computed K/V fits into the KV
+    budget.** The newly sampled tokens may need more K/V than is left; the next step then preempts before
+    it computes anything.
+
     ## Build it
 
-    The scheduler is a queue and five small functions. None of them touches a tensor: they see a
-    request as a frozen record and answer with plain data, so a policy can be swapped without
-    touching the engine.
+    You write four functions. They see a request as a frozen record and return plain data; no function
+    touches a tensor. So you can replace one policy without touching the engine.
 
-    ### Which goes first?
+    ### The order of the queue
 
     Under **FCFS** (first come, first served) the earliest arrival goes first. Under priority the most
-    important does. One function turns either rule into a tuple, the request's **rank** in the queue;
-    Python compares tuples from the left.
+    important request goes first. Under either policy, one function computes the request's **rank** in
+    the queue, as a tuple. Python compares tuples from the left.
     """)
     return
 
@@ -181,7 +207,7 @@ def _():
 
 @app.function
 def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
-    """Return the request's rank in the queue: a tuple of numbers, the smallest goes first."""
+    """Return the request's rank in the queue: a tuple of numbers; the smallest goes first."""
     raise NotImplementedError("Exercise 2.1: what is the rank of this request in the queue?")
 
 
@@ -201,15 +227,15 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The engine asks one question, over and over: *which is first?* A sorted list answers it, but every
-    newcomer has to be put in its place, past all that wait behind. A **min-heap** keeps just enough
-    order: every entry is smaller than its two children. The smallest is then at the top, and a newcomer
-    climbs at most one path from the bottom, 14 levels for 10,000 requests. Queues get long exactly
-    when a server is in trouble.
+    The scheduler asks one question again and again: which waiting request goes first? A sorted list
+    answers it, but inserting a request moves every entry behind it. A **min-heap** sorts only as much
+    as the question needs: every entry is no larger than its two children. So the smallest entry is at
+    the top, and a new entry rises along one path from the bottom: at most 14 levels for 10,000
+    requests.
 
-    These are the pushes and pops of a real run with three places and a KV budget of 20. The tree and
-    the array are the same thing: the children of cell *i* are the cells 2*i* + 1 and 2*i* + 2. Beside
-    each pop stands the admission test that let the request in.
+    These are the pushes and pops of a real run with three places in the batch and a KV budget of 20.
+    The tree and the array show the same heap: the children of cell *i* are the cells 2*i* + 1 and
+    2*i* + 2. Beside each pop is the admission test that the request passed.
     """)
     return
 
@@ -226,11 +252,12 @@ def _(HeapStepper, key_attempt, queue_of):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### May it come in?
+    ### May the first request start?
 
-    The gatekeeper looks at the head of the queue alone. Nothing overtakes a head that does not fit,
-    or small requests would keep a large one out for ever. Three answers are possible, and the
-    difference between *not now* and *never* is one that real servers have died of.
+    Admission looks only at the first request of the queue. If it does not fit, no other request may
+    overtake it; otherwise a stream of small requests could keep a large one out for ever. There are
+    three answers: start now, wait ("not now"), and refuse ("never"). Confusing the last two has
+    stopped real servers.
     """)
     return
 
@@ -249,8 +276,8 @@ def admit(
     num_running: int,
     max_batch_size: int,
 ) -> str:
-    """Return whether the head of the queue may start: "admit", "wait" or "refuse"."""
-    raise NotImplementedError("Exercise 2.2: may the head of the queue start, must it wait, or can it never run?")
+    """Return whether the first waiting request may start: "admit", "wait" or "refuse"."""
+    raise NotImplementedError("Exercise 2.2: may the first waiting request start, must it wait, or can it never run?")
 
 
 @app.cell(hide_code=True)
@@ -269,11 +296,11 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which has to leave?
+    ### Which request is preempted?
 
-    Admission has been careful, and still the budget is passed. Some request's K/V must go. Think before
-    you write: is it kinder to take the one that has been inside longest, or the one that has only just
-    come? And if each choice is kind, does all of it ever get done?
+    Admission was careful, and still the running requests have grown over the budget. One of them must
+    release its K/V. Before you write: is it fairer to preempt the request that has run longest, or the
+    one that has just started? And does every request finish under your rule?
     """)
     return
 
@@ -286,8 +313,8 @@ def _():
 
 @app.function
 def choose_victim(active: list[RequestView]) -> int:
-    """Return the id of the running request that gives way when the KV budget is short."""
-    raise NotImplementedError("Exercise 2.3: whose K/V is released?")
+    """Return the id of the running request to preempt when the KV budget is exceeded."""
+    raise NotImplementedError("Exercise 2.3: which request is preempted?")
 
 
 @app.cell(hide_code=True)
@@ -306,36 +333,39 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### What does it take along?
+    ### What does a preempted request keep?
 
-    The K/V is gone, the tokens are not. A preempted request goes back to the queue with four
-    things: what to compute, from where, its place, and what it keeps of its text. This is preemption by
-    *recompute*. (Copying the K/V to main memory and back is called swapping.)
+    A preempted request has lost its K/V but not its tokens. It goes back to the queue with four values:
+    the tokens whose K/V it needs, how many of them have K/V already, its arrival, and the number of
+    generated tokens that it keeps. This is preemption by **recompute**. (The alternative is
+    **swapping**: copying the K/V to main memory and back.)
 
-    The post that this lesson grew from, on scheduling, by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), asks here: should
-    preempted requests go to the front of the queue, keeping their place, or to the back?
+    This lesson grew from a post on scheduling by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). The post asks here:
+    should a preempted request keep its old place in the queue, or go to the back?
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(said_of_places):
+def _():
     predict(
         "l02.place",
         "Ten equal requests arrive one after the other under FCFS; the KV budget is tight. Victims go to "
-        "the back instead of to their old place. What changes?",
+        "the back of the queue instead of to their old place. What changes?",
         (
-            "Nothing: they are all equal",
-            "Fewer preemptions, and so a shorter wait for each of them",
-            "Those that came later finish long before those that were thrown out",
+            "Nothing: all requests are equal",
+            "Fewer preemptions, and so a shorter wait for every request",
+            "Requests that arrived later finish long before the victims",
             "The run never ends",
         ),
         2,
-        f"{said_of_places()} The place does not decide how much is recomputed, it goes either way. It "
-        "decides which one waits: at the back a victim pays twice, with its K/V and with its turn. The "
-        "published scheduler wrote `candidate.arrival_time = step` on every admission, so a request that "
-        "came back queued behind all that had come after it. An arrival is a fact, and is set once.",
+        "With a KV budget of 40, request 3 takes 42 steps instead of 19, and request 4, which arrived "
+        "after it, takes 16 instead of 20. The number of recomputed tokens can go either way: 79 instead "
+        "of 60 with this budget, 60 instead of 81 with a budget of 48. The place decides which request "
+        "waits: at the back a victim loses both its K/V and its turn. The published scheduler "
+        "wrote `candidate.arrival_time = step` on every admission, so a preempted request queued behind "
+        "every request that had arrived in the meantime. An arrival time must be set once.",
     )
     return
 
@@ -354,9 +384,9 @@ def requeue(request: RequestView) -> tuple[list[int], int, int, int]:
 
 @app.cell(hide_code=True)
 def _():
-    resume_attempt = attempt("l02.requeue", lambda: requeue)
-    resume_attempt
-    return (resume_attempt,)
+    requeue_attempt = attempt("l02.requeue", lambda: requeue)
+    requeue_attempt
+    return (requeue_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -368,47 +398,11 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Whose token is it?
-
-    A forward pass takes rows and gives back rows; it knows no names. Between building the batch and
-    reading the tokens, requests come and go. It is a line of code, and one of the worst defects a
-    server can have: a reader gets a text that belongs to another.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l02.assign_tokens")
-    return
-
-
-@app.function
-def assign_tokens(batch_ids: list[int], active_ids: list[int], sampled: list[int]) -> dict[int, int]:
-    """Return whose token is whose: a dict {id: token}."""
-    raise NotImplementedError("Exercise 2.5: whose token is whose?")
-
-
-@app.cell(hide_code=True)
-def _():
-    record_attempt = attempt("l02.assign_tokens", lambda: assign_tokens)
-    record_attempt
-    return (record_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l02.assign_tokens")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Your scheduler, on real Shakespeare
 
-    Six requests of three priorities and a KV budget of 160 tokens, which is too little. Your functions
-    go in through `Policies`, as soon as they are written, right or wrong, under a time limit.
+    Six requests of three priorities share a KV budget of 160 tokens, which is too little for them. As
+    soon as you have written a function, the engine uses it (through `Policies`), even if its check
+    fails. A call that takes too long is stopped.
     """)
     return
 
@@ -435,9 +429,8 @@ def _(
     earlier,
     key_attempt,
     queueing,
-    record_attempt,
     replace,
-    resume_attempt,
+    requeue_attempt,
     run_with,
     victim_attempt,
 ):
@@ -446,8 +439,7 @@ def _(
         sort_key=key_attempt.or_reference(queueing.sort_key),
         admit=admit_attempt.or_reference(queueing.admit),
         choose_victim=victim_attempt.or_reference(queueing.choose_victim),
-        requeue=resume_attempt.or_reference(queueing.requeue),
-        assign_tokens=record_attempt.or_reference(queueing.assign_tokens),
+        requeue=requeue_attempt.or_reference(queueing.requeue),
     )
     your_trace = run_with(yours)
     return (your_trace,)
@@ -458,9 +450,8 @@ def _(
     KVBudget,
     admit_attempt,
     key_attempt,
-    record_attempt,
     reference_trace,
-    resume_attempt,
+    requeue_attempt,
     victim_attempt,
     your_trace,
 ):
@@ -468,8 +459,7 @@ def _(
         "sort_key": key_attempt,
         "admit": admit_attempt,
         "choose_victim": victim_attempt,
-        "requeue": resume_attempt,
-        "assign_tokens": record_attempt,
+        "requeue": requeue_attempt,
     }
     started = any(each.started for each in attempts.values())
     KVBudget(
@@ -478,7 +468,7 @@ def _(
         other=reference_trace.to_json(),
         yours=started,
         group="stage",
-        question="Which request gives way when the budget is full, and to which?",
+        question="Which request is preempted when the budget is full, and for which other request?",
     )
     return attempts, started
 
@@ -491,24 +481,44 @@ def _(Timeline, reference_trace, started, your_trace):
         yours=started,
         title="The same steps, request by request",
         group="stage",
-        question="How long does each of them wait, and for what?",
+        question="How long does each request wait, and for what?",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(attempts, earlier, exact, reference_trace, stage, your_run, your_trace):
-    mo.md(your_run(attempts, earlier.sentence, exact, stage, your_trace, reference_trace))
+def _(
+    attempts,
+    earlier,
+    exact,
+    recomputed,
+    reference_trace,
+    served,
+    six_requests,
+    stage,
+    your_trace,
+):
+    mo.md(
+        served(
+            attempts,
+            six_requests(),
+            exact,
+            stage,
+            your_trace,
+            reference_trace,
+            "The order of requests cannot change a text; look at `requeue`.",
+            earlier=f"From lesson 1: {earlier.sentence}",
+            counted=f"{recomputed(your_trace)} of the computed tokens were recomputed ones.",
+        )
+    )
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Under another policy, `"fcfs"` or a function of your own, the schedule changes and the texts do not.
-
-    The scheduling post ends with four tests. Here they are, run with its own calls on those of your
-    functions that have passed, and on the reference otherwise:
+    Change `policy` in the cell above to `"fcfs"` or to a function of your own: the schedule changes and
+    the texts do not, because sampling a token depends only on the seed, the request and the position.
     """)
     return
 
@@ -522,24 +532,23 @@ def _(attempts, exact, passed_policies, tests_table):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The post reads the KEY CHECK's length off `req0.kv_cache[(0, 0)][0].shape[1]` after the run. This engine
-    has released the K/V of what is done, so the table reads it off the trace of the last step.
+    /// details | For readers of the post: its errors, and what its tests do not see
 
-    In the post the two lines of test 4 differ (`drie as fa` and `Cafpter,-'`), and the test passes,
-    because it compares lengths. It could not do better there: the preempted request started its text
-    over, and all requests drew from one stream of random numbers. Here a draw depends on the request and
-    the position alone, so the texts themselves can be compared, at any temperature.
+    In its KEY CHECK, the post reads the K/V length from `req0.kv_cache` after the run. By then this
+    engine has released the K/V of a finished request, so the table above takes the length from the trace.
 
-    /// details | For readers of the post: its six errors
+    In the post the two texts of test 4 differ (`drie as fa` and `Cafpter,-'`), and the test passes,
+    because it compares only lengths. The texts differ because the preempted request started its text
+    over, and because all requests drew from one stream of random numbers.
 
-    | the error | why | cure |
+    | the post's error | why | cure |
     |:--|:--|:--|
-    | `UnboundLocalError` in the step log | the `print` stands before the assignment | print what has happened, not what will |
-    | `Boolean value of Tensor with more than one value is ambiguous` | `if not chunk` on a tensor; with one token, id 0 counts as empty, silently | ask for the length |
-    | `index is on cpu … cuda:0` | `torch.arange` without a device | create tensors where they are used |
+    | `UnboundLocalError` in the step log | the `print` comes before the assignment | print after the decision |
+    | `Boolean value of Tensor with more than one value is ambiguous` | `if not chunk` on a tensor; with one token, id 0 silently counts as empty | ask for the length |
+    | `index is on cpu … cuda:0` | `torch.arange` without a device | create a tensor on the device that uses it |
     | `'list' object has no attribute 'view'` | caches passed in the place of `targets` | pass optional arguments by name |
-    | `Value after * must be an iterable, not NoneType` | a sort key without a rule for the policy returned None | raise an error for what you do not know |
-    | `KV cache has 18 entries, expected 20` | a way back that keeps the generated tokens and computes the prompt alone: letters in the text and nowhere in the cache. The post then threw the letters away | compute them again: `requeue` |
+    | `Value after * must be an iterable, not NoneType` | a sort key without a branch for the policy returned None | raise an error for an unknown policy |
+    | `KV cache has 18 entries, expected 20` | the request kept its generated tokens but computed only its prompt, so generated tokens had no K/V; the post then threw those tokens away | compute them again: `requeue` |
 
     ///
     """)
@@ -549,25 +558,101 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it
+    ## Break it: a scheduler with one half missing
 
-    Two real defects, both from the published code. You get the symptom first: decide what is
-    wrong before you open the answer.
+    Admission and preemption both guard the KV budget. Is one of them enough? The same six requests run
+    twice more under FCFS, each time with one method of the scheduler replaced:
 
-    ### Exhibit A: the polite queue
+    ```python
+    scheduler.select_admissible = lambda preempted: (
+        [] if preempted else list(scheduler.waiting), None
+    )
+    scheduler.select_victims = lambda: ()
+    ```
 
-    Two equal requests, 10 tokens of prompt each, 10 new ones, a KV budget of 22. When memory runs
-    short, the one that has been inside longest has had the most, and makes room. A request that
-    comes back starts its text from the beginning. Each decision looks fair.
+    The first replacement admits every waiting request at once, unless the step has just preempted. The
+    second never preempts.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(steps_if_kept):
+def _():
+    predict(
+        "l02.halves",
+        "Which of the two runs is over its KV budget of 160 tokens for more than one step in a row?",
+        (
+            "Neither: one guard is enough",
+            "Only the run without admission",
+            "Only the run without preemption",
+            "Both",
+        ),
+        2,
+        "Without admission, preemption corrects every step that goes over the budget, so the run exceeds "
+        "the budget 6 times, never for two steps in a row. The price: the same requests are admitted, "
+        "preempted and recomputed again and again. Without preemption nothing corrects the growth: the "
+        "requests stay over the budget until one of them finishes. On a GPU, either run would be out of "
+        "memory at its first step over the budget.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(KVBudget, switched_off):
+    after(
+        "l02.halves",
+        KVBudget(
+            switched_off("admission").to_json(),
+            "One half missing, a budget of 160",
+            other=switched_off("preemption").to_json(),
+            names=("without admission", "without preemption"),
+            question="Which run crosses the line again and again, and which one stays above it?",
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l02.halves",
+        mo.md(r"""
+    | scheduler | steps over the budget | longest stretch | most KV tokens | preemptions | tokens recomputed |
+    |:--|--:|--:|--:|--:|--:|
+    | both halves | 0 | 0 | 158 | 2 | 80 |
+    | without admission | 6 | 1 | 183 | 13 | 385 |
+    | without preemption | 17 | 15 | 203 | 0 | 0 |
+
+    With both halves no step exceeds the budget, because `select_victims` also counts the token that
+    was sampled but not computed yet. Without admission the run takes 46 steps instead of 48, but it
+    computes 723 tokens instead of 418. So a scheduler needs both halves to keep the invariant:
+    preemption makes room when the running requests grow, and admission keeps out the requests that do
+    not fit. Admission also keeps preemption rare.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Break it: preempt the request that has run longest
+
+    This defect is from the code of the scheduling post. You get the symptom first: decide what is wrong
+    before you open the answer.
+
+    Two equal requests run with a KV budget of 22: 10 prompt tokens each, 10 new tokens each. When
+    memory runs short, the request that has run longest is preempted, because it has had the most engine
+    time. A preempted request starts its text from the beginning. Each decision looks fair.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
     predict(
         "l02.livelock",
-        "Alone, each of them takes 10 steps. How many steps do the two take together?",
+        "Alone, each request takes 10 steps. How many steps do the two take together?",
         (
             "11: they run side by side",
             "About 20: one after the other",
@@ -575,9 +660,10 @@ def _(steps_if_kept):
             "They never finish",
         ),
         3,
-        "**Never.** The budget holds both for a step or two. Then the one that came first leaves, comes back as "
-        "the newer one, and the other has become the oldest. Each throws the other out before either gets on. "
-        f"(Had a victim kept its text, both would be done after {steps_if_kept()} steps.)",
+        "**Never.** The budget holds both requests for a step or two. Then the older one is preempted and "
+        "comes back as the newer one, so the other is now the older one. Each is preempted before it can "
+        "finish, and its text is lost each time. (If a victim kept its text, both would finish after 19 "
+        "steps.)",
     )
     return
 
@@ -591,7 +677,7 @@ def _(KVBudget, oldest, twins, victim_attempt, your_twins):
             politeness.to_json(),
             "Two equal requests, stopped after 40 steps",
             other=your_twins(victim_attempt).to_json(),
-            names=("exhibit A", "yours" if victim_attempt.started else "the reference"),
+            names=("preempt the oldest", "yours" if victim_attempt.started else "the reference"),
             question="What does a livelock look like?",
         ),
     )
@@ -603,12 +689,14 @@ def _():
     after(
         "l02.livelock",
         mo.md(r"""
-    A **livelock**: a deadlock that keeps the machine warm. The sawtooth is its signature, and no error
-    will ever be logged. The published key was `max((priority, -arrival_time))`, which reads like *the most
-    recent among the least important*; the minus sign makes it the oldest. Some request must be safe from
-    all others, or there is no progress: under the rule of 2.3 it is the head of the line.
-    vLLM had a cousin of it: a preempted request is resumed, finds no room for its long prompt, and is
-    preempted again in the next step ([#25538](https://github.com/vllm-project/vllm/issues/25538)).
+    This is a **livelock**: the engine is busy in every step, and no request makes progress. The sawtooth
+    is its signature; no error is ever logged. The published key was `max((priority, -arrival_time))`,
+    which reads like *the most recent of the least important*, but the minus sign selects the oldest.
+
+    To guarantee progress, one request must be safe from preemption by all others. Under the rule of
+    exercise 2.3 this is the first request of the queue. vLLM had a related defect: a preempted request
+    resumes, finds no room for its long prompt, and is preempted again in the next step
+    ([#25538](https://github.com/vllm-project/vllm/issues/25538)).
     """),
     )
     return
@@ -617,103 +705,68 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: crossed lines
+    ## What does preemption cost?
 
-    Three requests, all there from the start, plenty of memory, greedy decoding. Nothing is preempted.
-    """)
-    return
+    Recomputing costs a long prefill for tokens that the engine had already computed: in the priority run
+    of six requests, 194 of the 532 tokens that the reference computes are recomputed ones. A proposal in
+    vLLM measured 10 to 23 % recomputed tokens in online serving under KV pressure, and 79 % in a forced
+    worst case
+    ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)). The cures are more memory, or
+    admission that leaves some room for growth.
 
+    That preemption does not change a text is easier to promise here than on a GPU. There a recomputed
+    prefill adds numbers in another order than the decodes did, so a near-tie between two tokens can fall
+    the other way: *identical logical context, not bit-identical output*
+    ([onnxruntime-genai #2418](https://github.com/microsoft/onnxruntime-genai/pull/2418)). This page
+    compares texts in float64 for that reason.
 
-@app.cell(hide_code=True)
-def _(crossed_table, exact):
-    mo.md(crossed_table(exact))
-    return
+    ## What you now know
 
+    - When the K/V of the running requests no longer fits, the last one in the queue's order gives up its
+      K/V. Its text is kept and its K/V is recomputed.
+    - `schedule()` preempts, admits and plans, in this order. Its invariant: after every step, the
+      computed K/V fits into the KV budget. It needs both preemption and admission; admission also makes
+      preemption rare.
+    - "Not now" is not "never": a request that can never run must be refused, or it blocks the queue.
+    - Progress needs one request that is never preempted. Without one, a busy engine may never finish a request.
+    - Scheduling changes when a token is computed, never which token it is.
 
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l02.crossed_lines",
-        "Under FCFS every text is right. Under priority, with the same requests, three readers get salad. "
-        "**What is broken?**",
-        (
-            "Sampling draws from one stream of random numbers",
-            "Tokens are handed out along a list that is not in the order of the batch",
-            "The K/V of one request is overwritten by another",
-            "The positions of the requests are mixed up",
-        ),
-        1,
-        "Greedy decoding draws no random numbers; overwritten K/V or wrong positions would spoil FCFS too. What "
-        "priority changes is an order: request 1 is admitted first, so the list of active requests begins with "
-        "it, while the batch has its rows in another order. Each letter was sampled for one request and handed "
-        "to another, which then reads on from it. The published loop forwarded `scheduler.active` and recorded the "
-        "tokens for `decode_reqs`, an older copy: a request promoted in between was forwarded and lost its token.",
-    )
-    return
+    ## The same in vLLM and SGLang
 
+    | here | vLLM | SGLang |
+    |:--|:--|:--|
+    | `schedule` | `Scheduler.schedule`, `vllm/v1/core/sched/scheduler.py` | `get_next_batch_to_run`, `srt/managers/scheduler.py` |
+    | `sort_key` | `--scheduling-policy fcfs` or `priority` (lower first), `request_queue.py` | `--schedule-policy`, default `fcfs`, `schedule_policy.py` |
+    | `admit` | admits if the whole prompt fits (`scheduler_reserve_full_isl`) | also estimates the output still to come, with a ratio that starts at 0.7 |
+    | `choose_victim` | FCFS: `running[-1]`, admitted last; priority: `max(running, key=(priority, arrival_time))` | `retract_decode`: fewest output tokens first (`--retraction-policy`) |
+    | `requeue` | `_preempt_request`: keeps the output; FCFS puts it at the front of the queue | back to the queue; a last request that does not fit is aborted |
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ## How production engines do it
+    - In a step that preempted, vLLM admits no waiting request. Nor does our engine.
+    - vLLM chose recompute over swapping in 2023, because many small copies cost more than computing again
+      ([#12](https://github.com/vllm-project/vllm/pull/12)). It still preempts only by recompute. K/V can
+      also be kept in CPU memory (`--kv-offloading-size`), from which a preempted request may reload it.
+    - **nano-vllm** preempts the newest request, keeps its tokens, and puts it at the front of a deque.
+      **mini-sglang** reserves prompt *and* full output length at admission: it never has to preempt, and
+      the price is memory reserved for tokens that may never come.
 
-    - **vLLM** (`vllm/v1/core/sched/scheduler.py`, `schedule`): when a running request gets no KV blocks,
-      the victim under the priority policy is `max(running, key=(priority, arrival_time))`, your rule, and
-      under FCFS the one admitted last. Its K/V is freed and its output tokens stay. Under FCFS it goes to
-      the *front* of the waiting queue; under priority it is pushed back on the heap by `(priority,
-      arrival_time)`, its old place. In a step that preempted, none is admitted. Blocks that the prefix cache
-      still has are found again, so often less is recomputed than here. Recompute was chosen over
-      swapping in 2023, since many small copies cost more than computing again
-      ([#12](https://github.com/vllm-project/vllm/pull/12)).
-    - **nano-vllm** preempts the newest, keeps its tokens, and puts it at the *front* of a deque
-      (`nanovllm/engine/scheduler.py`).
-    - **mini-sglang** reserves the prompt *and* the whole output length on admission
-      (`python/minisgl/scheduler/prefill.py`). Then no request can outgrow the memory, and the price is
-      memory reserved for tokens that may never come.
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
-    How much that can be: a proposal in vLLM measured that 10 to 23 % of all computed tokens were
-    recomputed in online serving under KV pressure, and 79 % in a forced worst case
-    ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)).
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l02.crossed_lines",
-        mo.md(r"""
-    /// details | The defects that your functions keep out are real
+    /// details | Real defects that your functions prevent
 
     - **admit.** [vLLM #39734](https://github.com/vllm-project/vllm/issues/39734): a prompt longer than the KV cache waits at the
-      head, and all behind it with it, until a client gives up. [vllm-rbln #957](https://github.com/RBLN-SW/vllm-rbln/issues/957): one such request froze a
-      server in the field.
-    - **sort_key, resume.** [vLLM #27441](https://github.com/vllm-project/vllm/issues/27441): requests that were passed over came back to the queue in another
-      order, until [#32173](https://github.com/vllm-project/vllm/pull/32173) mended it. The post's question is open there:
-      [#51574](https://github.com/vllm-project/vllm/pull/51574). [FastDeploy #3080](https://github.com/PaddlePaddle/FastDeploy/pull/3080): a request that comes back
-      has to prefill *prompt tokens and output tokens*.
-    - **record.** [DMI #67](https://github.com/ProjectDMX/DMI/issues/67): rows of a batch were read in the order of a dictionary; about 60 % of the
-      requests got a neighbour's values, and everything looked valid.
+      front and blocks every request behind it until its client gives up. [vllm-rbln #957](https://github.com/RBLN-SW/vllm-rbln/issues/957): one such
+      request froze a server in production.
+    - **sort_key, requeue.** [vLLM #27441](https://github.com/vllm-project/vllm/issues/27441): skipped requests came back to the queue in another order,
+      until [#32173](https://github.com/vllm-project/vllm/pull/32173) fixed it. The post's question is open there: [#51574](https://github.com/vllm-project/vllm/pull/51574).
+      [FastDeploy #3080](https://github.com/PaddlePaddle/FastDeploy/pull/3080): a request that comes back has to prefill *prompt tokens and output tokens*.
 
     ///
-    """),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    One promise is easier to keep here than there. Recomputing is one long prefill where there were many
-    decodes, so sums are formed in another order, and on a real GPU a near-tie can fall the other way:
-    *identical logical context, not bit-identical output* ([onnxruntime-genai #2418](https://github.com/microsoft/onnxruntime-genai/pull/2418)). Our
-    exact runs are in float64 for that reason.
 
     ## What comes next
 
-    Everything here gets done. But when, and at whose cost? [Lesson 2b](/?file=l02b_waiting.py) measures what a
-    priority moves, and finds a request that never gets its turn. In [lesson 3](/?file=l03_interleaving.py) the
-    chunk and the decodes of a step become one batch.
+    Every request finishes now, but when, and at whose cost? [Lesson 2b](/?file=l02b_waiting.py) measures
+    what a priority changes, and finds a request that never gets its turn.
+    [Lesson 3](/?file=l03_interleaving.py) computes the chunk and the decodes of a step in one forward.
     """)
     return
 

@@ -20,85 +20,130 @@ def _():
     *20 minutes. Builds on lesson 2: the queue and its ranks, admission, preemption. You write one
     function.*
 
-    Afterwards you can say what a priority moves and what it costs, which rules starve a request, and
-    how to rank a queue so that waiting counts.
+    Afterwards you can say what a priority changes and what it costs, which policies starve a request, and
+    how to rank a queue so that a long wait makes up for a low priority.
 
-    ## A tie
+    ## Which waiting request should go first?
 
-    Lesson 2 ranked equal priorities by arrival. The post on scheduling, by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), asks its readers: which of two
-    requests of equal priority should go first, the one that arrived earlier, or the one with fewer tokens
-    left?
+    Lesson 2 admits the request with the smallest rank, and ranks equal priorities by arrival. The
+    scheduling post, by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), asks its readers: of two
+    requests with the same priority, which one should go first, the one that arrived earlier, or the one
+    with fewer tokens left?
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    from course.lesson_data.l02b_waiting import bills, bills_table, patience, said_of_ties, times
+    from course.engine_loop import engine_loop
+    from course.lesson_data.l02b_waiting import (
+        patience,
+        priority_runs,
+        priority_table,
+        ties_table,
+        two_that_age,
+    )
     from widgets import Curves
 
-    return Curves, bills, bills_table, patience, said_of_ties, times
+    return (
+        Curves,
+        engine_loop,
+        patience,
+        priority_runs,
+        priority_table,
+        ties_table,
+        two_that_age,
+    )
 
 
 @app.cell(hide_code=True)
-def _(said_of_ties):
+def _():
     predict(
         "l02.tie",
-        "Two places, a short request every 4 steps, and near the front a long one of 40 tokens. "
-        "What does **fewer tokens left first** do, in comparison with **earlier arrival first**?",
+        "Two slots, a short request of 8 tokens every 4 steps and, near the start, one long request "
+        "of 40 tokens. What does **fewer tokens left first** change, compared with **earlier arrival "
+        "first**?",
         (
-            "The mean latency falls, and the long one waits a little longer",
-            "The mean latency falls, and the long one starts when the stream of short ones ends",
-            "The mean latency rises: the long one blocks a place for longer at the end",
-            "Nothing: the places are full either way",
+            "Mean latency falls, and the long request waits a little longer",
+            "Mean latency falls, and the long request starts when the stream of short ones ends",
+            "Mean latency rises: the long request occupies a slot for longer at the end",
+            "Nothing: both slots are busy either way",
         ),
         1,
-        "Steps from arrival to the last token, mean over all and for the long one, with 6, 12 and 24 short "
-        f"ones. {said_of_ties()} Shortest first is the best there is for the mean, and it has two prices. A "
-        "long request waits for as long as short ones keep coming. And it needs a number that an engine does "
-        "not have: `max_new_tokens` is a limit, the text ends when it ends. So the tie goes to the earlier arrival.",
+        "With 24 short requests the mean latency, from arrival to the last token, falls from 27.0 to "
+        "14.7 steps. The long request takes 135 steps instead of 47. If all requests are there from "
+        "the start and their lengths are known, shortest first gives one server the best mean. But a "
+        "long request waits as long as short ones keep arriving, and an engine does not know the "
+        "lengths: `max_new_tokens` is only a limit. So the tie goes to the earlier arrival.",
     )
+    return
+
+
+@app.cell(hide_code=True)
+def _(ties_table):
+    after("l02.tie", mo.md(ties_table()))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Is priority worth it?
+    ## Where does the engine use the ranks?
 
-    The post's author measured four workloads (`benchmarks/scheduling_policy.py` in the same repository):
-    *inversion*, an important request that comes while an unimportant long one has the only place; *mix*;
-    *memory pressure*; and a *control* in which all are equal. Here are the same four, with the author's
-    lengths, priorities and limits, in our engine, at times modelled on a server CPU.
-
-    Our engine has a switch more. `preempt_to_admit` lets an important waiter push out less important
-    requests; without it, a request is thrown out only when those inside grow. Look at the first workload
-    and decide.
+    The marked line goes through the waiting requests in order of rank, smallest first, and stops at the
+    first one that does not fit. You do not change this line. In this lesson you change the ranks, and
+    measure how long each request waits.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(bills, times):
-    found = bills()
+def _(engine_loop):
+    engine_loop("self.select_admissible(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What does a priority change, and what does it cost?
+
+    The post's author measured four workloads (`benchmarks/scheduling_policy.py` in the same repository):
+
+    - *inversion*: important requests arrive while a long, unimportant one has the only slot,
+    - *mix*: a few important requests among many others,
+    - *memory pressure*: running requests outgrow the KV budget,
+    - *control*: all requests are equal.
+
+    Our engine runs them with the author's lengths, priorities and limits; times are modelled on a server
+    CPU. The engine has one more switch, `preempt_to_admit`: a waiting request may preempt less important
+    running ones in order to be admitted. Without it, a request is preempted only when running requests
+    need more K/V.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(priority_runs):
+    found = priority_runs()
     predict(
         "l02.priority",
-        "**Inversion**, one place. Strict priority, but no request is pushed out to let another in. The "
-        "important requests' latency, as a multiple of that under FCFS?",
+        "**Inversion**, one slot. Strict priority, without preempting to admit. What is the latency of "
+        "the important requests, as a multiple of their latency under FCFS?",
         ("About 0.4", "About 0.7", "Exactly 1.00", "More than 1"),
         2,
-        f"**{times(found, 'inversion', 'priority')}.** The unimportant one came first and has the place, and behind "
-        "it the two important ones are first in either order. A priority that only sorts the queue changes nothing "
-        f"for what is not in the queue. With pushing out: {times(found, 'inversion', 'priority, pushing out')}; the "
-        "author published 0.37.",
+        "**×1.00.** The unimportant request came first and has the slot. Under both policies, the two "
+        "important requests are the next in the queue. A priority that only sorts the queue does not "
+        "affect a request that is already running. With preempting to admit the multiple is ×0.40; "
+        "the author published 0.37.",
     )
     return (found,)
 
 
 @app.cell(hide_code=True)
-def _(bills_table, found):
-    after("l02.priority", mo.md(bills_table(found)))
+def _(found, priority_table):
+    after("l02.priority", mo.md(priority_table(found)))
     return
 
 
@@ -107,15 +152,17 @@ def _():
     after(
         "l02.priority",
         mo.md(r"""
-    Multiples of FCFS; latency is the mean from arrival to the last token. Three of the author's four
-    come out again in another engine on another clock. In the fourth, *memory pressure*, the engines
-    differ most: here FCFS preempts as well when requests grow, and there a victim started its text over.
-    The control says that the measurement measures priority.
+        All entries with × are multiples of the value under FCFS. Latency is the mean from arrival to the
+        last token. From the third column on, the runs preempt to admit, like the author's runs. Our engine
+        reproduces three of the four published results. In the fourth, *memory pressure*, the engines
+        differ twice. When running requests grow, ours preempts under FCFS too; the author's never preempts
+        under FCFS. In ours a victim keeps its generated tokens; in the author's it starts its text over.
+        The control shows that the measurement responds only to priority.
 
-    Nothing was made faster. Latency was moved from some requests to others, and not for nothing: every
-    recomputed token is arithmetic that had been done. And there is a request that
-    the table does not show.
-    """),
+        No step became faster. Latency moved from some requests to others, and recomputed tokens are work
+        done twice. The table does not show a request that waits as long as more important ones arrive. The
+        next section does.
+        """),
     )
     return
 
@@ -125,13 +172,36 @@ def _():
     mo.md(r"""
     ## Which request never gets a turn?
 
-    Two places, and a request of priority 0 every four steps: enough to keep both busy for as long as
-    the stream lasts. One request of priority 2 arrives at step 2. Under strict priority it waits until the
-    stream ends. In a server the stream does not end.
+    Two slots, and a request of priority 0 every four steps: enough to keep both slots busy as long as the
+    stream lasts. One request of priority 2 arrives at step 2. Under strict priority it waits until the
+    stream ends, and on a server the stream does not end. This is **starvation**.
 
-    The cure is called **ageing**: waiting makes up for unimportance. *Priority minus waiting time* is the
-    obvious rank, and it changes with every step. But a rank lies in lesson 2's heap for as long as its
-    request waits, and a heap does not notice when an entry changes: only a push or a pop moves anything.
+    The cure is **ageing**: waiting makes up for a low priority. The obvious rank is *priority minus
+    waiting time*, but it changes at every step. In lesson 2 a rank stays in the heap while its request
+    waits, and a heap does not notice when an entry changes, because only a push or a pop moves entries.
+    Does the *order* of two waiting requests change?
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(Curves, two_that_age):
+    Curves(
+        two_that_age(),
+        x=("step", ""),
+        y=("rank, the smallest goes first", ""),
+        title="Two waiting requests whose ranks fall while they wait",
+        sliders=[{"name": "ageing", "values": ["at the same rate", "A twice as fast"]}],
+        question="Can one of them overtake the other while both wait?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    At the same rate the two lines never cross. At different rates they can cross, and from then on the
+    order in the heap would be wrong.
     """)
     return
 
@@ -144,7 +214,7 @@ def _():
 
 @app.function
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first."""
+    """Return a rank in which waiting counts, a tuple of numbers; the smallest rank goes first."""
     raise NotImplementedError("Exercise 2b.1: a rank in which waiting counts, and which never changes")
 
 
@@ -163,46 +233,82 @@ def _():
 
 @app.cell(hide_code=True)
 def _(Curves, aged_attempt, patience):
-    curves, said_of_curves = patience(aged_attempt)
+    curves, patience_note = patience(aged_attempt)
     Curves(
         curves,
         x=("important requests in the stream", ""),
-        y=("latency of the unimportant one", "steps"),
+        y=("latency of the unimportant request", "steps"),
         title="One unimportant request in a stream of important ones",
         question="Under which rules does it wait longer, the longer the stream is?",
     )
-    return (said_of_curves,)
+    return (patience_note,)
 
 
 @app.cell(hide_code=True)
-def _(said_of_curves):
-    mo.md(said_of_curves)
+def _(patience_note):
+    mo.md(patience_note)
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Under strict priority it waits longer the longer the stream is: that is **starvation**, and no length
-    of stream cures it. With ageing its latency stops growing, and `rate` says how much patience a level of
-    importance is worth. The others pay a few steps.
+    Under strict priority the unimportant request waits longer, the longer the stream is. With ageing its
+    latency stops growing, and `rate` says how many steps of waiting a level of priority is worth. The
+    other requests pay a few steps.
 
-    So what is promised? **Every finite workload finishes under every policy** of this scheduler: generated
-    tokens are kept; a victim makes room for a request that samples in that same step, or has sampled
-    itself since it was let in; and what could never fit is turned away at the door. That *no request
-    starves while new ones keep coming* is true of FCFS and of ageing, and not of strict priority.
+    ## What does each policy promise?
 
-    ## How production engines do it
+    | policy | promises | does not promise |
+    |:---|:---|:---|
+    | FCFS | no request starves | that importance matters |
+    | strict priority | in the queue, the more important request goes first | that an unimportant request ever starts |
+    | strict priority with `preempt_to_admit` | an important request need not wait for less important running ones | that no work is done twice |
+    | ageing | no request starves; a level of priority is worth a fixed number of steps | that the most important request goes first |
+    | shortest first | the best mean latency, on one server, if all requests are there and their lengths known | that a long request ever starts |
 
-    vLLM's `priority` policy sorts the queue and picks the victims, and a waiting request pushes nothing
-    out: the *inversion* row without pushing is what its users see ([#40004](https://github.com/vllm-project/vllm/issues/40004)
-    calls it *a serious issue*). A proposal that lets a waiter push out ([#54530](https://github.com/vllm-project/vllm/pull/54530), open)
-    compares priorities strictly, since the arrival as a tie-break would make equals play ping-pong. nano-vllm
-    and mini-sglang have no priorities, and so no heap.
+    Every policy finishes every *finite* workload in this engine. The engine refuses a request that could
+    never fit, and a preempted request keeps its generated tokens. Preemptions cannot go on without
+    progress, because each one comes with a new token: either the request that gets the memory samples in
+    the same step, or the victim has sampled since it was admitted. In an *endless* stream, **no request
+    starves if only finitely many later arrivals can go before it.** Only FCFS and ageing meet this
+    condition.
 
-    [Lesson 5](/?file=l05_slo_policy.py) ranks by deadline instead, and [lesson 9](/?file=l09_fleet.py) comes back to ranks
-    in a heap that do change. In [lesson 3](/?file=l03_interleaving.py), the chunk and the decodes of a step become
-    one batch.
+    ## What you now know
+
+    - A rank decides which request is admitted next. It moves latency from one request to another and
+      makes no step faster.
+    - A priority that only sorts the queue does not help while a slot is taken; preempting to admit does,
+      and pays with recomputed tokens.
+    - Strict priority and shortest first starve requests.
+    - Ageing prevents that. If all requests age at one rate their order never changes, so one fixed
+      number is enough and the heap stays right.
+
+    ## The same in vLLM and SGLang
+
+    | here | vLLM | SGLang |
+    |:---|:---|:---|
+    | `policy` | `--scheduling-policy fcfs` (default) or `priority`, `vllm/v1/core/sched/request_queue.py` | `--schedule-policy fcfs` (default), lpm, lof, hrrn and others, `srt/managers/schedule_policy.py` |
+    | priority | the smaller value goes first | `--enable-priority-scheduling` (off); the **larger** value goes first |
+    | `preempt_to_admit` | none: the queue is sorted and victims are chosen by priority | `preempt_to_schedule()`, if priorities differ by more than a threshold (10) |
+    | ageing | none | `hrrn`, highest response ratio next |
+
+    - So vLLM's users see the *inversion* result without preempting to admit;
+      [#40004](https://github.com/vllm-project/vllm/issues/40004) calls it *a serious issue*. A proposed
+      change ([#54530](https://github.com/vllm-project/vllm/pull/54530), open when we last looked) compares
+      only priorities. Its author gives the reason: with the arrival as a tie-break, a preempted request
+      would take its slot back in the next step, and equal requests would preempt each other in turn.
+    - Neither engine knows output lengths, so neither runs the shortest request first. SGLang's
+      `shortest-prefill-first` uses the length of the prompt, which is known; its `lpm` prefers the
+      longest cached prefix (lesson 7).
+
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
+
+    ## What comes next
+
+    In [lesson 3](/?file=l03_interleaving.py) the chunk and the decodes of a step become one batch.
+    [Lesson 5](/?file=l05_slo_policy.py) will rank by deadline, and
+    [lesson 9](/?file=l09_fleet.py) will handle ranks that change while they are in a heap.
     """)
     return
 

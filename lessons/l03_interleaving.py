@@ -17,19 +17,39 @@ def _():
     mo.md(r"""
     # 3 · Interleaving
 
-    *60 minutes. Builds on lesson 1: chunks, masks, the token budget. You write five functions.*
+    *60 minutes. Builds on lesson 1 (chunks, masks, the token budget) and on lesson 2 (the
+    queue). You write five functions.*
 
-    Afterwards you can put decodes and chunks through the model in one forward, padded and masked so that
-    no token sees a hole, and you know what a hole does to a neighbour's text.
+    Afterwards you can
 
-    ## Two forwards, one bill
+    - compute decodes and chunks in one forward, padded and masked so that no token sees padding,
+    - split the new K/V and the sampled tokens back out to their requests,
+    - recognise three defects that make a text depend on its neighbours in the batch.
+
+    **The padded batch is the teaching form.** This lesson lays requests side by side in one padded
+    tensor, as textbooks do, because there you can see every mask and every slice. Production engines
+    *pack*: they put all tokens of a step into one flat row without padding. Lesson 3b does that.
+
+    ## What do two forwards per step cost?
 
     In the engine of the scheduling post (lesson 2) a step called the model twice: once for the chunk of
-    a prompt, once for the decodes. Their tensors have different shapes, (1, 8) and (3, 1), so that was
-    the easy way.
+    a prompt and once for the decodes. Their tensors have different shapes, (1, 8) and (3, 1), so two
+    calls were the easy way.
 
-    Here is such a step. Three requests decode: A knows 22 tokens, B 15 and C 9. A fourth, D, gets the
-    first 8 tokens of its prompt computed.
+    Here is such a step. Three requests decode: A knows 22 tokens, B 15 and C 9. A fourth request, D,
+    computes the first 8 tokens of its prompt.
+
+    | machine | 3 decodes | a chunk of 8 | **two forwards** |
+    |:--|--:|--:|--:|
+    | a large GPU (modelled) | 5.30 ms | 5.30 ms | 10.60 ms |
+    | a server CPU (modelled) | 0.55 ms | 0.70 ms | 1.25 ms |
+
+    On the GPU both forwards cost the same, for 3 tokens and for 8: the time goes into reading 16 GB of
+    weights, and they are read twice. On the CPU the fixed cost of a forward is paid twice.
+
+    The model does not care which request a row belongs to; it computes a tensor (B, T). So: **one tensor
+    for all rows, one forward per step.** But a tensor is a rectangle. D's row has 8 tokens, so every row
+    gets 8 columns, and the empty cells are filled with padding.
     """)
     return
 
@@ -38,8 +58,8 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_policies
     from course.calling.jobs import call
+    from course.engine_loop import engine_loop
     from course.lesson_data.l03_batch import (
         NUM_COMPUTED,
         NUM_SCHEDULED,
@@ -48,23 +68,19 @@ def _():
         batch_rows,
         cut_letters,
         full_mask_steps,
-        new_mask_steps,
-        posts_call,
         posts_example,
         six_requests,
-        useful_shares,
-        your_run,
     )
     from course.lesson_data.l03_exhibits import (
-        diluted,
-        nan_table,
+        crossed_table,
         neighbour_table,
         padding_in_sight_steps,
-        said_of_neighbours,
     )
+    from course.lesson_data.texts import served
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, load_model
-    from nanogpt.policies import fusing
+    from nanogpt.policies import fusing, queueing
     from widgets import BatchView, MaskBuild, Timeline
 
     return (
@@ -79,51 +95,30 @@ def _():
         batch,
         batch_rows,
         call,
+        crossed_table,
         cut_letters,
-        diluted,
+        engine_loop,
         full_mask_steps,
         fusing,
         load_model,
         load_policies,
-        nan_table,
         neighbour_table,
-        new_mask_steps,
         padding_in_sight_steps,
-        posts_call,
         posts_example,
+        queueing,
         replace,
         replays,
-        said_of_neighbours,
+        served,
         six_requests,
-        useful_shares,
-        your_run,
     )
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    | machine | 3 decodes | a chunk of 8 | **two forwards** |
-    |:--|--:|--:|--:|
-    | a large GPU (modelled) | 5.30 ms | 5.30 ms | 10.60 ms |
-    | a server CPU (modelled) | 0.55 ms | 0.70 ms | 1.25 ms |
-
-    On the GPU the two forwards cost the same, whether 3 tokens or 8: its time goes into reading 16 GB of
-    weights, and they are read twice. On the CPU it is the fixed cost that is paid twice.
-
-    A model does not care whose token is whose. It sees a tensor (B, T). So: **one tensor for all rows,
-    one call per step.** A tensor has straight edges, though. D's row is 8 wide, so every row is 8 wide,
-    and what is missing is filled up with padding.
-    """)
-    return
 
 
 @app.cell(hide_code=True)
 def _():
     predict(
         "l03.fused_cost",
-        "Three decodes and a chunk of 8, fused into one padded tensor. How many tokens does the model compute, "
-        "and is the step faster than the two forwards were?",
+        "Three decodes and a chunk of 8 are fused into one padded tensor. How many tokens does the model "
+        "compute, and is the step faster than the two forwards were?",
         (
             "11 tokens, and faster on both machines",
             "32 tokens, and faster on both: one call is one call",
@@ -131,11 +126,11 @@ def _():
             "32 tokens, and slower on both",
         ),
         2,
-        "Four rows of 8 are **32 tokens for 11 useful ones**. The budget says 11, the hardware says 32. On "
-        "the large GPU (modelled) the step takes 10.60 ms with two forwards and 5.30 ms with the padded one; "
-        "on the server CPU (modelled) 1.25 ms and 1.41 ms. The GPU does not notice 21 tokens of padding: it "
-        "is still reading weights. The CPU pays for each. (A real chunk has hundreds of tokens, not 8. Lesson "
-        "3b does that sum.)",
+        "Four rows of 8 are **32 tokens for 11 useful ones**. The token budget counts 11; the hardware "
+        "computes 32. On the large GPU (modelled) the step takes 5.30 ms instead of 10.60 ms: 21 tokens of "
+        "padding cost nothing while the GPU still reads weights. On the server CPU (modelled) it takes "
+        "1.41 ms instead of 1.25 ms, because every padding token costs time. (Real chunks have hundreds of "
+        "tokens, not 8. Lesson 3b compares those.)",
     )
     return
 
@@ -149,7 +144,7 @@ def _(BatchView, NUM_SCHEDULED, batch, batch_rows):
             **batch(),
             num_scheduled_tokens=NUM_SCHEDULED,
             title="One tensor for all rows: token above, position below",
-            question="Whose is each cell, and at which position does its token stand?",
+            question="Which request does each cell belong to, and what is its token's position?",
         ),
     )
     return
@@ -160,13 +155,12 @@ def _():
     after(
         "l03.fused_cost",
         mo.md(r"""
-    Point at a cell, or walk with the arrow keys. Two things to notice.
+    Point at a cell, or move with the arrow keys. Two things to notice:
 
-    **Why padding on the left?** Every row's last real token stands in the last column. The logits that
-    matter are `logits[:, -1]`, decode or chunk, and no table of row ends is needed.
-
-    **A decode is a chunk of one token.** A's newest token is its 22nd, and stands at position 21: the
-    same count of computed tokens, the same slice, the same positions as in lesson 1.
+    - **The padding is on the left.** So every row's last real token is in the last column, and the logits
+      to sample from are `logits[:, -1]` for decodes and chunks alike.
+    - **A decode is a chunk of one token.** A's newest token is its 22nd, so its position is 21. The count
+      of computed tokens, the slice and the positions work as in lesson 1.
     """),
     )
     return
@@ -175,9 +169,28 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
+    ## The step calls the executor once
+
+    The marked line hands the planned rows to the executor, which computes their logits and writes their
+    K/V. In this lesson you build a padded executor: `prepare_inputs`, `full_mask` and `split_kv`. The
+    next line samples from the logits; there `logits_indices` and `assign_tokens` decide which row gets a
+    token, and which request gets that token.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.executor.execute(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Build it
 
-    Four functions make the padded step; the fifth says which rows get a token.
+    ### The input: tokens and positions
     """)
     return
 
@@ -233,7 +246,7 @@ def _(
                 question="Does any cell differ from the reference?",
             )
         except (TypeError, ValueError, IndexError, KeyError):
-            return mo.md("What `prepare_inputs` gives for this step cannot be drawn; its check says more.")
+            return mo.md("The result of `prepare_inputs` for this step cannot be drawn; its check says why.")
 
     _drawn()
     return
@@ -242,10 +255,22 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### The mask, in visible steps
+    ### The past: one padded tensor of cached keys
 
-    Now the delicate part. Each row has its own past in the cache, of its own length, and those are padded
-    on the left too. So the keys of a fused step come in two parts, S columns of past and T of new tokens:
+    Each request has its own past in the cache, and the pasts differ in length. They are padded on the
+    left too, to the longest. For each layer the new keys and values are appended on the right:
+
+    ```python
+    def with_past(cached, new):                    # the keys, or the values, of one layer
+        S = max(context_lens)
+        past = torch.zeros(B, S, H, D)
+        for i, length in enumerate(context_lens):
+            past[i, S - length :] = cached[i]      # at the right end of its row
+        return torch.cat([past, new], dim=1)       # (B, S + T, H, D)
+    ```
+
+    So the keys of a row have two parts, S columns of past and T new columns, and each part has padding
+    in front:
 
     ```text
                past, S columns       new, T columns
@@ -253,10 +278,12 @@ def _():
     row B      [ k k k k ]           [ q q q ]
     ```
 
-    The post that this lesson grew from, on interleaving, by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), builds the mask in four steps
-    and lays the padding over it. Its example has a past of 4 columns, chunks of 3 tokens and two rows: A
-    holds 2 tokens, B holds 4.
+    ### The mask: which keys may each token attend to?
+
+    This lesson grew from a post on interleaving by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). The post builds the mask
+    in four steps and then hides the padding. Its example has a past of 4 columns, chunks of 3 tokens and
+    two rows: A has 2 tokens in the cache, B has 4.
     """)
     return
 
@@ -266,7 +293,7 @@ def _(MaskBuild, posts_example):
     MaskBuild(
         posts_example(),
         title="The post's example: two chunks of 3 tokens",
-        question="What does each step hide that the one before it showed?",
+        question="What does each step hide that the step before it showed?",
     )
     return
 
@@ -274,10 +301,11 @@ def _(MaskBuild, posts_example):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The example is right, and it hides something: both rows bring three tokens, so *among the new columns*
-    there is no padding. Replace A's chunk by a decode and there is. That is your exercise.
+    The example is right, but it leaves out one case, padding *among the new columns*: both rows have
+    three new tokens. A decode in row A would bring such padding.
 
-    But first: how bad would it be? The padding of the past is made of zeros, keys and values alike.
+    Before you write the mask: how bad is visible padding? Start with the padding of the past, which is
+    zeros, keys and values alike.
     """)
     return
 
@@ -289,21 +317,21 @@ def _(load_model):
 
 
 @app.cell(hide_code=True)
-def _(diluted, exact):
+def _():
     predict(
         "l03.harmless",
-        "Suppose the mask forgets the padding of the **past**: zero keys, zero values, visible. What does "
-        "a real token's attention do with them?",
+        "Suppose the mask does not hide the padding of the **past**: keys and values of zero are visible. "
+        "What happens to the attention of a real token?",
         (
             "Nothing: a key of zeros gets a score of 0, and a value of zeros adds nothing",
-            "It is diluted: a score of 0 weighs e⁰ = 1 in the softmax, like any other middling key",
+            "It is diluted: a score of 0 weighs e⁰ = 1 in the softmax, like a key with an average score",
             "It breaks down: the softmax divides by zero",
         ),
         1,
-        "A score of 0 is not a weight of 0. The softmax gives e⁰ = 1 to every column of padding, and whatever they "
-        "take is missing elsewhere. Only minus infinity weighs nothing. Measured on the trained model: "
-        "60 prompts of 9 to 24 letters, prefilled and then decoded in one batch, the padding of the past visible: "
-        f"**{diluted(exact)} of 60 greedy letters change**.",
+        "A score of 0 is not a weight of 0. The softmax gives e⁰ = 1 to every column of padding, so "
+        "the real keys get less. Only a score of minus infinity weighs nothing. Measured on the trained "
+        "model: 60 prompts of 9 to 24 letters are prefilled and then decoded in one batch with the padding "
+        "of the past visible, and **29 of 60 greedy letters change**.",
     )
     return
 
@@ -311,60 +339,13 @@ def _(diluted, exact):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which new tokens may see which?
+    The mask of the new columns joins two rules: a token sees itself and the new tokens before it, and no
+    token sees padding. The second rule matters even more here than in the past, because a padding cell
+    *is* computed: it is token 0, a line break, at position 0, with a real key and a real value.
 
-    The padding among the new columns is worse than zeros. A padding cell *is* fed, as token 0 at
-    position 0. Token 0 of this model is the line break, so to the left of A's newest letter stand
-    seven line breaks from the beginning of a text, with real keys and real values.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l03.new_mask")
-    return
-
-
-@app.function
-def new_mask(num_scheduled_tokens: list[int]) -> torch.Tensor:
-    """Return which new tokens of a fused step may attend to which: bool (B, T, T)."""
-    raise NotImplementedError("Exercise 3.2: which new tokens may see which?")
-
-
-@app.cell(hide_code=True)
-def _():
-    new_attempt = attempt("l03.new_mask", lambda: new_mask)
-    new_attempt
-    return (new_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l03.new_mask")
-    return
-
-
-@app.cell(hide_code=True)
-def _(MaskBuild, new_attempt, new_mask_steps):
-    _found = new_mask_steps(new_attempt)
-    mo.md(_found) if isinstance(_found, str) else MaskBuild(
-        _found,
-        title="new_mask([1, 3]): a decode beside a chunk of 3",
-        yours=True,
-        question="Which cells differ from the reference?",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### The whole mask
-
-    Now both parts side by side. One case needs thought: a padding query of a row *without a past* can see
-    only padding, and padding is hidden. A query that sees nothing has a softmax over nothing. Its output
-    is read by none, so does it matter? Exhibit B below answers; for now, let it see one key.
+    One case needs thought. A padding query of a row *without a past* could see only padding, and padding
+    is hidden. The softmax of a query that sees nothing is NaN, and the next layer spreads the NaN to real
+    tokens (exhibit C, below). So let every padding query see at least one key.
     """)
     return
 
@@ -378,7 +359,7 @@ def _():
 @app.function
 def full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> torch.Tensor:
     """Return which keys each token of a fused step may attend to: bool (B, T, S + T)."""
-    raise NotImplementedError("Exercise 3.3: the past and the new columns of every row")
+    raise NotImplementedError("Exercise 3.2: the past and the new columns of every row")
 
 
 @app.cell(hide_code=True)
@@ -409,10 +390,11 @@ def _(MaskBuild, full_mask_steps, mask_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Whose keys are whose?
+    ### Splitting the K/V back out
 
-    After the forward there is one tensor of keys, (B, S + T, D), past and new together, and each request
-    wants its own back. Each row has padding in **two** places, so no single slice is enough.
+    After the forward there is one tensor of keys, (B, S + T, D), past and new together. Here D stands for
+    all the numbers of a key: (H, D) in the fused step below, H · D in the engine. The cache needs each
+    request's own keys. Each row has padding in **two** places, so no single slice is enough.
     """)
     return
 
@@ -428,7 +410,7 @@ def split_kv(
     k: torch.Tensor, context_lens: list[int], num_scheduled_tokens: list[int]
 ) -> list[torch.Tensor]:
     """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D)."""
-    raise NotImplementedError("Exercise 3.4: the keys of each request alone, padding left out")
+    raise NotImplementedError("Exercise 3.3: the keys of each request, without padding")
 
 
 @app.cell(hide_code=True)
@@ -446,7 +428,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(cut_letters, split_attempt):
-    mo.md(cut_letters(split_attempt))  # letters in the place of keys
+    mo.md(cut_letters(split_attempt))  # letters stand for keys
     return
 
 
@@ -455,8 +437,8 @@ def _():
     mo.md(r"""
     ### Which rows get a token?
 
-    The forward gives logits for the last column of *every* row. Whether a row's prediction is wanted
-    depends on what it predicts: a token that is not known yet, or the next one of a prompt that is.
+    The forward computes logits for the last column of *every* row. Whether to sample from a row depends
+    on what its logits predict: an unknown token, or the next token of a prompt, which is known.
     """)
     return
 
@@ -472,7 +454,7 @@ def logits_indices(
     num_scheduled_tokens: list[int], num_computed_tokens: list[int], num_tokens: list[int]
 ) -> list[int]:
     """Return the rows of a fused step that get a new token, in order: a list of row numbers."""
-    raise NotImplementedError("Exercise 3.5: which rows get a new token?")
+    raise NotImplementedError("Exercise 3.4: which rows get a new token?")
 
 
 @app.cell(hide_code=True)
@@ -491,32 +473,72 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    That was all of it. This is a fused step, with the attention written out:
+    ### Returning each token to its request
+
+    The forward computes rows and returns rows; it knows no request ids. Between building the batch and
+    reading its tokens, requests join and finish. The mapping is one line. Getting it wrong is one of the
+    worst bugs a server can have: a user reads text that belongs to another request.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l03.assign_tokens")
+    return
+
+
+@app.function
+def assign_tokens(batch_ids: list[int], active_ids: list[int], sampled: list[int]) -> dict[int, int]:
+    """Return the sampled token of each request in the batch: a dict {id: token}."""
+    raise NotImplementedError("Exercise 3.5: which request gets which token?")
+
+
+@app.cell(hide_code=True)
+def _():
+    tokens_attempt = attempt("l03.assign_tokens", lambda: assign_tokens)
+    tokens_attempt
+    return (tokens_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l03.assign_tokens")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### The fused step
+
+    The step, with its attention written out. Decodes and chunks take the same path; only the mask tells
+    them apart.
 
     ```python
     tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)  # (B, T)
     mask = full_mask(context_lens, num_scheduled_tokens).unsqueeze(1)  # (B, 1, T, S + T)
 
     def attend(layer, q, k, v):
-        k, v = with_past(layer, k, v)                             # (B, S + T, H, D)
-        keep(
-            split_kv(k, context_lens, num_scheduled_tokens),
-            split_kv(v, context_lens, num_scheduled_tokens),
-        )
+        k, v = with_past(cached_k[layer], k), with_past(cached_v[layer], v)   # (B, S + T, H, D)
+        cached_k[layer] = split_kv(k, context_lens, num_scheduled_tokens)
+        cached_v[layer] = split_kv(v, context_lens, num_scheduled_tokens)
         scores = einsum("bqhd,bkhd->bhqk", q, k) / D ** 0.5
         weights = scores.masked_fill(~mask, -inf).softmax(dim=-1)
-        return einsum("bhqk,bkhd->bqhd", weights, v)              # (B, T, H, D)
+        return einsum("bhqk,bkhd->bqhd", weights, v)                          # (B, T, H, D)
 
-    logits = model.logits(model.hidden(tokens, positions, attend)[:, -1])   # (B, V)
-    for row in logits_indices(num_scheduled_tokens, num_computed_tokens, num_tokens):
-        token_ids[row].append(sample(logits[row]))
+    logits = model.logits(model.hidden(tokens, positions, attend)[:, -1])     # (B, V)
+    rows = logits_indices(num_scheduled_tokens, num_computed_tokens, num_tokens)
+    sampled = [sample(logits[row]) for row in rows]
+    new_tokens = assign_tokens([batch_ids[row] for row in rows], active_ids, sampled)
     ```
 
-    ## Your engine, on real Shakespeare
+    ## Your executor, on real Shakespeare
 
-    Six requests arrive at different steps, with a budget of 32 tokens. `executor="fused"` makes the engine of
-    the earlier lessons call the model once per step, on a left-padded tensor built by `prepare_inputs`,
-    `full_mask` and `split_kv`: yours, as soon as they are written, right or wrong, under a time limit.
+    Six requests arrive at different steps, with a token budget of 32. `executor="fused"` makes the engine
+    call the model once per step, on a left-padded tensor. `prepare_inputs` and `full_mask` build its
+    inputs, and `split_kv` splits the new K/V. As soon as you have written a function, the engine uses it,
+    even if its check fails. A call that takes too long is stopped.
     """)
     return
 
@@ -535,16 +557,19 @@ def _(
     earlier,
     fusing,
     mask_attempt,
+    queueing,
     replace,
     rows_attempt,
     run_with,
     split_attempt,
+    tokens_attempt,
 ):
     yours = replace(
         earlier.policies,
         prepare_inputs=rows_attempt.or_reference(fusing.prepare_inputs),
         full_mask=mask_attempt.or_reference(fusing.full_mask),
         split_kv=split_attempt.or_reference(fusing.split_kv),
+        assign_tokens=tokens_attempt.or_reference(queueing.assign_tokens),
     )
     your_trace = run_with(yours)
     return (your_trace,)
@@ -557,12 +582,14 @@ def _(
     reference_trace,
     rows_attempt,
     split_attempt,
+    tokens_attempt,
     your_trace,
 ):
     attempts = {
         "prepare_inputs": rows_attempt,
         "full_mask": mask_attempt,
         "split_kv": split_attempt,
+        "assign_tokens": tokens_attempt,
     }
     _started = any(each.started for each in attempts.values())
     Timeline(
@@ -577,35 +604,47 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(attempts, earlier, exact, reference_trace, stage, your_run, your_trace):
-    mo.md(your_run(attempts, earlier.sentence, exact, stage, your_trace, reference_trace))
-    return
-
-
-@app.cell(hide_code=True)
-def _(reference_trace, useful_shares):
-    after("l03.fused_cost", mo.md(useful_shares(reference_trace)))
-    return
-
-
-@app.cell(hide_code=True)
-def _(exact, posts_call):
-    mo.md(posts_call(exact))
+def _(
+    attempts,
+    earlier,
+    exact,
+    reference_trace,
+    served,
+    six_requests,
+    stage,
+    your_trace,
+):
+    mo.md(
+        served(
+            attempts,
+            six_requests(),
+            exact,
+            stage,
+            your_trace,
+            reference_trace,
+            "Step to the first difference: which rows were in the batch?",
+            earlier=f"From earlier lessons: {earlier.sentence}",
+            counted=f"{sum(len(step.forwards) for step in your_trace.steps)} model calls in "
+            f"{len(your_trace.steps)} steps.",
+        )
+    )
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it
+    ## Break it: three defects of a padded batch
 
-    Two defects: A stands in the code of the post, B waits in the obvious repair of A. You get the symptom
-    first; decide what is wrong before you open the answer.
+    Exhibit A is in the code of the interleaving post, exhibit B in the code of the scheduling post.
+    Exhibit C appears if you fix A in the obvious way; it is folded up at the end of exhibit B. You get the
+    symptom first; decide what is wrong before you open the answer.
 
-    ### Exhibit A: the noisy neighbour
+    ### Exhibit A: why does a text depend on another request's length?
 
-    Romeo is speaking: greedy decoding, the same weights, the same prompt in every line. At step 3 another
-    request arrives, with a prompt that has nothing to do with Romeo's. Only its length changes.
+    Each line of the table below is one run. Romeo's request decodes greedily, with the same weights and
+    the same prompt. At step 3 another request arrives, whose prompt has nothing to do with Romeo's. Only
+    the length of that prompt changes.
     """)
     return
 
@@ -617,21 +656,25 @@ def _(exact, neighbour_table):
 
 
 @app.cell(hide_code=True)
-def _(exact, said_of_neighbours):
+def _():
     predict(
         "l03.exhibit_a",
-        "A stranger's prompt of one letter is harmless. With a longer one Romeo's text changes. **What is broken?**",
+        "A neighbour's prompt of one letter is harmless. With a longer one Romeo's text changes. **What is "
+        "broken?**",
         (
-            "Romeo's row attends to the stranger's tokens",
-            "Romeo's row attends to its own padding, which is as long as the stranger's chunk",
+            "Romeo's row attends to the neighbour's tokens",
+            "Romeo's row attends to its own padding, whose length depends on the neighbour's chunk",
             "The positions of Romeo's row shift with the length of the chunk",
             "Rounding: a wider tensor sums in another order",
         ),
         1,
-        "Rows do not mix in a batch, so the stranger's **letters** cannot reach Romeo. The **length** can: it decides "
-        "how much padding stands to the left of Romeo's newest letter, and the mask shows it: line breaks at position "
-        "0, one fewer than the chunk has tokens. A chunk of 1 has none. What is computed from them goes into the cache, "
-        "so every later letter reads it too. Measured, 60 decodes beside one chunk:\n" + said_of_neighbours(exact),
+        "Rows of a batch do not mix, so the neighbour's **letters** cannot reach Romeo. Its **length** can: "
+        "it decides how much padding is to the left of Romeo's newest letter, and the mask does not hide "
+        "that padding. The padding consists of line breaks at position 0. A chunk of n tokens adds n - 1 of "
+        "them, so a chunk of 1 adds none. The K/V computed with them goes into the cache, so every later "
+        "letter reads it too. Measured on 60 decodes beside one chunk: beside a chunk of 1 token no greedy "
+        "token changes, beside a chunk of 2 tokens 38 of 60 change, beside 8 tokens 48, and beside 32 "
+        "tokens 51.",
     )
     return
 
@@ -644,7 +687,7 @@ def _(MaskBuild, padding_in_sight_steps):
             padding_in_sight_steps(),
             title="The post's example, with a decode in row A",
             names=("exhibit A", "the reference"),
-            question="Which padding is in sight?",
+            question="Which padding is visible?",
         ),
     )
     return
@@ -655,12 +698,101 @@ def _():
     after(
         "l03.exhibit_a",
         mo.md(r"""
-    The post says: *no query ever attends to a padding token*, and draws an example in which that is so. It
-    also says that padded query positions *generate garbage that we ignore*. As queries, yes. But they
-    are keys, too.
+    The post says that *no query ever attends to a padding token*, and draws an example in which that is
+    true. It also says that padded query positions *generate garbage that we ignore*. As queries they are
+    ignored. But they are keys, too.
 
-    This is the defect to remember: nothing crashes, the text is fluent, and it depends on what else is
-    in the batch. The test that finds it is one line: *the same text, whatever is beside it*.
+    This is the defect to remember: nothing crashes, the text is fluent, and it depends on the other
+    requests in the batch. The test that finds this defect is one line: *a request gets the same text,
+    whatever else is in the batch*.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### Exhibit B: why are all texts wrong under priority?
+
+    Three requests arrive at step 0, with plenty of memory and greedy decoding. No request is preempted.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(crossed_table, exact):
+    mo.md(crossed_table(exact))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l03.crossed_lines",
+        "Under FCFS every text is right. Under priority, with the same requests, all three texts are wrong. "
+        "**What is broken?**",
+        (
+            "Sampling draws from one stream of random numbers",
+            "Tokens are assigned along a list that is not in the order of the batch",
+            "The K/V of one request is overwritten by another",
+            "The positions of the requests are mixed up",
+        ),
+        1,
+        "Greedy decoding draws no random numbers, and overwritten K/V or wrong positions would spoil the "
+        "texts under FCFS too. Priority changes only an order: request 1 is admitted first, so it is first "
+        "in the list of active requests, while the rows of the batch are in another order. Each token was "
+        "sampled for one request and appended to another, which then continues from it. The published loop "
+        "ran the forward on `scheduler.active` and recorded the tokens for `decode_reqs`, an older copy: a "
+        "request promoted in between was computed and lost its token.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l03.crossed_lines",
+        mo.md(r"""
+    vLLM had this defect: two places disagreed about the order of the batch, and completions had tokens
+    *"leaked" from other requests* ([#14645](https://github.com/vllm-project/vllm/pull/14645)). In
+    [DMI #67](https://github.com/ProjectDMX/DMI/issues/67) rows of a batch were read in the order of a
+    dictionary; about 60 % of the requests got a neighbour's values, and everything looked valid.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l03.exhibit_a",
+        mo.md(r"""
+    /// details | Exhibit C: the row that turns into NaN
+
+    Exhibit A has been fixed in the obvious way: the mask also hides the padding among the new tokens. Now
+    two prompts are computed in one step, each in one chunk, one of 3 tokens and one of 5. Are the logits
+    of each row numbers?
+
+    | model | row of 3 tokens | row of 5 | two rows of 5 |
+    |:--|:--|:--|:--|
+    | 1 layer, random weights | numbers | numbers | numbers |
+    | 2 layers, random weights | **NaN** | numbers | numbers |
+    | the trained model, 4 layers | **NaN** | numbers | numbers |
+
+    The short row has two columns of padding and no past. Its padding queries see nothing: all scores are
+    minus infinity, and their softmax is 0/0. In the first layer only their own outputs are NaN, and no
+    other token reads them. But the second layer computes keys and values from these outputs. The mask
+    gives those keys a weight of 0, and 0 · NaN is NaN. So a padding query has to see some key; the
+    simplest choice is its own.
+
+    No error points to the defect: `argmax` of NaNs is a valid index, so greedy decoding goes on. And the
+    result depends on the kernel. Since version 2.5 PyTorch's `scaled_dot_product_attention` returns 0 for such a
+    row on a CPU ([pytorch #103749](https://github.com/pytorch/pytorch/issues/103749)); on Apple's MPS it
+    can still return NaN ([#167515](https://github.com/pytorch/pytorch/issues/167515)). A mask in which
+    every query sees at least one key is safe with every kernel.
+
+    ///
     """),
     )
     return
@@ -673,16 +805,16 @@ def _():
         mo.md(r"""
     /// details | For readers of the post: its gotchas, and some of its code
 
-    | gotcha, or what one meets | here |
+    | gotcha or code | here |
     |:--|:--|
-    | pasts of unequal length, or none at all | `context_lens`, with 0 allowed: 3.3 |
-    | the mask must also hide padding on the left | 3.2; the post's code does not, see exhibit A |
-    | rows bring different numbers of new tokens | 3.4; the post strips `pad_lengths` from the front, which is right while all rows bring one token |
-    | a partial prefill must not be sampled | 3.5 |
-    | no decodes at all | one row, nothing padded, no special case |
-    | *22 tokens, so* `pos_val = 22` | 21; the code computes `len - 1`, the text says 22. A test of a few letters passes with 22, and the text crashes at the end of the context |
-    | `logits[:len(decode_reqs), -1]` | right as long as decodes come first, and one place decides the order |
-    | `commit_completed_blocks` is not defined | belongs to another post |
+    | pasts of unequal length, or none at all | `context_lens`, with 0 allowed: 3.2 |
+    | the mask must also hide padding on the left | 3.2; the post's code does not hide it among the new columns, see exhibit A |
+    | rows have different numbers of new tokens | 3.3; the post strips `pad_lengths` from the front, which is right while all rows have one token |
+    | a partial prefill must not be sampled | 3.4 |
+    | no decodes at all | one row, no padding, no special case |
+    | *22 tokens, so* `pos_val = 22` | 21; the post's code computes `len - 1`, its prose says 22. With 22 a test of a few letters passes, and a long generation crashes at the end of the context |
+    | `logits[:len(decode_reqs), -1]` | right as long as the decodes come first and a single place in the code decides the order |
+    | `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, max_kv_tokens=256)` | `nanogpt` has this function; three requests take 12 calls in 12 steps, and their texts are those of the oracle `generate()` |
 
     ///
     """),
@@ -692,52 +824,15 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
-    ### Exhibit B: the row that turns into NaN
-
-    Exhibit A has been repaired in the obvious way. Now two prompts meet in their first chunks,
-    one of 3 tokens and one of 5. Both are complete, so both rows sample.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(exact, nan_table):
-    mo.md(nan_table(exact))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l03.exhibit_b",
-        "Only the shorter row turns into NaN, and only from two layers on. **What happens?**",
-        (
-            "A padding query sees no key; its NaN becomes a key and a value of the next layer, and 0 · NaN is NaN",
-            "A real query of the short row sees no key",
-            "Positions of padding are 0 and are embedded twice",
-            "The softmax of the long row overflows and spreads",
-        ),
-        0,
-        "The repair hides the padding among the new tokens as well. The short row has two columns of padding and no past. Its padding queries may see nothing: all scores are minus "
-        "infinity, and the softmax of that is 0/0. In the first layer this spoils only their own outputs, which are not "
-        "read. But the next layer makes keys and values of those outputs. The mask gives them weight 0, and 0 · NaN is "
-        "NaN. So a padding query has to see something; the cheapest is itself.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
     after(
-        "l03.exhibit_b",
+        "l03.fused_cost",
         mo.md(r"""
-    Where would you notice? `argmax` of NaNs is a valid index, so greedy decoding goes on, silently. And it
-    depends on the kernel: since version 2.5 PyTorch's own `scaled_dot_product_attention` answers 0 for such a row
-    on a CPU ([pytorch #103749](https://github.com/pytorch/pytorch/issues/103749)), on Apple's MPS it can still be NaN
-    ([#167515](https://github.com/pytorch/pytorch/issues/167515)), and MLX was reported to give neither
-    ([mlx #2395](https://github.com/ml-explore/mlx/issues/2395)). A mask whose every row sees something does not depend
-    on which one you ask.
+    ## What does one forward save, and where does it lose?
+
+    In the run of six requests above: **338 useful tokens, 871 computed (39%).** Only 9 of its 30 steps
+    have padding, and the worst of them computes 162 tokens for 32 useful ones. On a GPU the time to read
+    16 GB of weights hides the padding; a step whose time is arithmetic pays for every padding token. So
+    the padded forward wins with short chunks on a GPU, and loses with long chunks anywhere.
     """),
     )
     return
@@ -746,44 +841,46 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Out there
+    ## What you now know
 
-    vLLM's scheduler says of itself (`schedule` in `vllm/v1/core/sched/scheduler.py`): *There's no "decoding phase" nor
-    "prefill phase" in the scheduler*. Each request has computed some of its tokens and should catch up.
-    That is your `logits_indices`: `num_computed_tokens + num_scheduled_tokens == num_tokens`.
-    """)
-    return
+    - One forward per step saves the second reading of the weights. In padded form it computes a
+      rectangle, most of which may be padding.
+    - A decode is a chunk of one token: the same inputs, mask and positions as in lesson 1.
+    - Padding must be hidden in two places, the past and the new columns. A visible padding key makes a
+      text depend on its neighbours, without any error.
+    - The output of a query that sees nothing is NaN, and a mask does not stop NaN in the next layer.
+    - Only the list from which the batch was built gives the order of its rows.
 
+    ## The same in vLLM and SGLang
 
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l03.exhibit_b",
-        mo.md(r"""
+    | here | vLLM | SGLang |
+    |:--|:--|:--|
+    | a padded tensor (B, T) | one flat token axis; `query_start_loc` has the bounds of the requests (`vllm/v1/attention/backend.py`) | one flat token axis |
+    | a chunk beside decodes | always in one forward | only with `--enable-mixed-chunk`; else a step is a prefill or a decode |
+    | `logits_indices` | `logits_indices` | the last token of each request, from the lengths |
+    | `batch_ids` | request state in tables with fixed rows (`vllm/v1/worker/gpu/input_batch.py`) | `ScheduleBatch`, `srt/managers/schedule_batch.py` |
+
+    vLLM's scheduler says of itself: *There's no "decoding phase" nor "prefill phase" in the scheduler*.
+    Each request has computed some of its tokens and catches up. This is the rule of your
+    `logits_indices`.
+
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
+
     /// details | The same defects in other engines
 
-    - **A.** [mlx-vlm #1946](https://github.com/Blaizzy/mlx-vlm/pull/1946), *Stop a batched row's answer depending on its neighbour's length*: left padding sits in
-      the causal past, so attention reads it. [mlx-lm #1906](https://github.com/ml-explore/mlx-lm/issues/1906): a left-padding mask that never reached
+    - **A.** [mlx-vlm #1946](https://github.com/Blaizzy/mlx-vlm/pull/1946), *Stop a batched row's answer depending on its neighbour's length*: left padding is in
+      the causal past, so attention reads it. [mlx-lm #1906](https://github.com/ml-explore/mlx-lm/issues/1906): a left-padding mask never reached
       attention; *the padded member keeps attending to its pads for the whole generation*.
-    - **B.** [burn #4697](https://github.com/tracel-ai/burn/pull/4697) and [rten #1321](https://github.com/robertknight/rten/pull/1321): NaN from a row whose every key was masked.
-    - Positions: [flash-linear-attention #766](https://github.com/fla-org/flash-linear-attention/issues/766), a count of seen tokens raised too early, and upper layers were *one
-      token too large*. [unsloth #3795](https://github.com/unslothai/unsloth/pull/3795): one list of positions for all rows of a left-padded batch.
-    - Order: [vLLM #14645](https://github.com/vllm-project/vllm/pull/14645), two places disagreed about the order of the batch, and completions had tokens
-      *"leaked" from other requests*.
+    - **C.** [burn #4697](https://github.com/tracel-ai/burn/pull/4697) and [rten #1321](https://github.com/robertknight/rten/pull/1321): NaN from a row whose every key was masked.
+    - Positions: [flash-linear-attention #766](https://github.com/fla-org/flash-linear-attention/issues/766): a count of seen tokens was raised too early, and upper layers
+      were *one token too large*. [unsloth #3795](https://github.com/unslothai/unsloth/pull/3795): one list of positions for all rows of a left-padded batch.
 
     ///
-    """),
-    )
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What comes next
 
-    One call per step, and a rectangle of which much is nothing. Where does that pay, and must a batch be a
-    rectangle at all? [Lesson 3b](/?file=l03b_packing.py) takes the padding out and does the sum.
+    One forward per step computes a rectangle that is mostly padding. Must a batch be a rectangle?
+    [Lesson 3b](/?file=l03b_packing.py) removes the padding and compares the costs.
     """)
     return
 

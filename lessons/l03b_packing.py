@@ -1,7 +1,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="3b · Nothing padded")
+app = marimo.App(width="medium", app_title="3b · Packed batches")
 
 with app.setup(hide_code=True):
     import marimo as mo
@@ -15,27 +15,16 @@ with app.setup(hide_code=True):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    # 3b · Nothing padded
+    # 3b · Packed batches
 
-    *20 minutes. Builds on lesson 3: a step of decodes and a chunk in one padded tensor. You write one
+    *20 minutes. Builds on lesson 3: decodes and a chunk in one padded batch. You write one
     function.*
 
-    Afterwards you can put a step through the model in one flat row, say from counts alone which form of
-    a step is faster where, and keep a request's bits the same in any company.
+    Afterwards you can
 
-    ## One flat row
-
-    A step with *d* decodes and a chunk of *c* tokens, padded, has *d* + 1 rows of *c* columns, of which
-    *d* + *c* are useful. The longer the chunk, the nearer the useful share comes to 1 in *d* + 1: beside
-    a long chunk, four decodes make nearly four fifths of the arithmetic worthless.
-
-    Why does a batch have to be a rectangle? Almost nothing in a transformer asks for it. A Linear layer, a
-    LayerNorm and an embedding look at one token at a time: hand them all tokens of the step in **one flat
-    row** of N tokens, whichever request they belong to. Only attention has to know where one request ends
-    and the next begins.
-
-    So write that down: running totals, `cu_seqlens_q` for the new tokens and `cu_seqlens_k` for the keys. And the mask of
-    the flat row is a staircase: a block for each request, nothing anywhere else.
+    - run a step as one flat batch, with no padding between requests,
+    - predict from token counts which layout of a step is faster on which hardware,
+    - say where engines still pad.
     """)
     return
 
@@ -44,22 +33,19 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_policies
+    from course.engine_loop import engine_loop
     from course.lesson_data.l03_batch import NUM_SCHEDULED, batch_rows
-    from course.lesson_data.l03b_bits import bits_table
     from course.lesson_data.l03b_packing import (
         FORMS,
         crowd_runs,
         crowd_table,
         forms_table,
         live_table,
-        longest_chunk,
-        p99_ms,
-        said_of_p99,
         step_curves,
         strip,
     )
     from course.lesson_data.texts import whose_policies
+    from course.saved_answers import load_policies
     from nanogpt import load_model
     from nanogpt.policies import fusing
     from widgets import BatchView, Curves
@@ -70,18 +56,15 @@ def _():
         FORMS,
         NUM_SCHEDULED,
         batch_rows,
-        bits_table,
         crowd_runs,
         crowd_table,
+        engine_loop,
         forms_table,
         fusing,
         live_table,
         load_model,
         load_policies,
-        longest_chunk,
-        p99_ms,
         replace,
-        said_of_p99,
         step_curves,
         strip,
         whose_policies,
@@ -90,130 +73,37 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l03.pack")
-    return
-
-
-@app.function
-def pack(
-    context_lens: list[int], num_scheduled_tokens: list[int]
-) -> tuple[list[int], list[int], torch.Tensor]:
-    """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a packed step, in which nothing is padded."""
-    raise NotImplementedError("Exercise 3b.1: whose queries and keys are whose, and which see which")
-
-
-@app.cell(hide_code=True)
-def _():
-    pack_attempt = attempt("l03.pack", lambda: pack)
-    pack_attempt
-    return (pack_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l03.pack")
-    return
-
-
-@app.cell(hide_code=True)
-def _(BatchView, NUM_SCHEDULED, batch_rows, pack_attempt, strip):
-    _strip = strip(pack_attempt)
-    mo.md(_strip) if isinstance(_strip, str) else BatchView(
-        batch_rows(),
-        **_strip,
-        num_scheduled_tokens=NUM_SCHEDULED,
-        question="Where have the holes gone, and what keeps the requests apart?",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
     mo.md(r"""
-    Step it: 32 cells with 11 of them lit, then a strip of 11, then its mask. Every block has its diagonal in
-    the *bottom right* corner: the last query of a request sees all of that request's keys. A's block is
-    a single line.
+    ## Can one forward compute useful tokens only?
 
-    The engine has two executors of this kind. `single_mask` is what you have just written: one row and one mask.
-    It still works out N · K scores, most of which are thrown away, so it is for reading. `packed` attends
-    request by request, straight from the cache, and never builds the big mask. It has been the engine's
-    default since lesson 0. Lesson 3's six requests, in every form:
+    Lesson 3 put *d* decodes and a chunk of *c* tokens into one rectangle of *d* + 1 rows and *c*
+    columns, of which *d* + *c* tokens are useful. With a long chunk, about 1 token in *d* + 1 is
+    useful: with four decodes, nearly four fifths of the arithmetic is then padding. Two forwards per
+    step avoid the padding, but they read the weights twice.
+
+    Which costs more? Five users read their answers while three prompts of 200 tokens arrive, one after
+    the other. The **ITL p99** is the time between two tokens of an answer that only 1 % of all these
+    times exceed.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(load_model, load_policies):
-    exact = load_model().double()  # in float64 rounding can flip no token
-    earlier = load_policies("l03b_packing")  # what you wrote in earlier lessons and passed
-    return earlier, exact
-
-
-@app.cell(hide_code=True)
-def _(
-    earlier,
-    exact,
-    forms_table,
-    fusing,
-    pack_attempt,
-    replace,
-    whose_policies,
-):
-    _yours = replace(earlier.policies, pack=pack_attempt.or_reference(fusing.pack))
-    mo.md(
-        f"{whose_policies({'pack': pack_attempt})} Of the earlier lessons: {earlier.sentence}\n\n"
-        f"{forms_table(exact, _yours)}"
-    )
-    return
-
-
-@app.cell(hide_code=True)
 def _():
-    mo.md(r"""
-    ## What each form costs
-
-    Five people are reading when three prompts of 200 tokens come in, one after the other. The same
-    requests, the same plan, the same texts, three forms of a step: two forwards, one padded forward,
-    one packed forward. The **ITL p99** is the gap that only one in a hundred exceeds.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(crowd_runs, p99_ms, said_of_p99):
-    runs = crowd_runs()
     predict(
         "l03.p99",
-        "A budget of 256 on the large GPU (modelled). With two forwards the ITL p99 is "
-        f"{p99_ms(runs['gpu', 256, 'two forwards']):.1f} ms. **One padded forward**, so fewer calls?",
+        "A token budget of 256 on the large GPU, modelled. With two forwards per step the ITL p99 "
+        "is 12.2 ms. What is it with **one padded forward** per step?",
         (
             "About half of that: one forward instead of two",
             "About the same",
             "About four times that",
         ),
         2,
-        said_of_p99(runs),
-    )
-    return (runs,)
-
-
-@app.cell(hide_code=True)
-def _(crowd_table, runs):
-    after("l03.p99", mo.md(f"Modelled; factors are of two forwards.\n\n{crowd_table(runs)}"))
-    return
-
-
-@app.cell(hide_code=True)
-def _(FORMS, runs):
-    from course.figure import Figure
-    from nanogpt.figures.curves import latencies
-
-    after(
-        "l03.p99",
-        Figure(
-            latencies({form: runs["gpu", 256, form] for form in FORMS}, "How the waits are spread, budget 256"),
-            "Which tokens make the difference between the three forms?",
-        ),
+        "**51.7 ms.** The widest step has a chunk of 200 tokens and 7 decodes: 8 rows of 200 are "
+        "1,600 tokens, 207 of them useful. The weight read hides the arithmetic of about 150 tokens "
+        "(4.8 ms at 32 µs per token), and every further token adds time. The padded form saves model "
+        "calls, but it computes many more tokens.",
     )
     return
 
@@ -237,20 +127,164 @@ def _(Curves, step_curves):
 
 
 @app.cell(hide_code=True)
-def _(longest_chunk):
-    _gpu, _cpu = "a large GPU (modelled)", "a server CPU (modelled)"
+def _():
     after(
         "l03.p99",
-        mo.md(f"""
-    On the GPU padding costs no more than a second forward up to a chunk of **{longest_chunk(_gpu, 1)}** tokens
-    beside 1 decode, **{longest_chunk(_gpu, 4)}** beside 4 and **{longest_chunk(_gpu, 32)}** beside 32. On the CPU it
-    is {longest_chunk(_cpu, 1)}, {longest_chunk(_cpu, 4)} and {longest_chunk(_cpu, 32)}.
+        mo.md(r"""
+        The lowest curve is one forward over the *d* + *c* useful tokens only. This lesson builds that
+        forward.
 
-    **Where the padded form wins:** on the GPU with small chunks, where the padding hides below the weight
-    read. There it equals packed. **Where it loses:** in every line of the CPU, and on the GPU with chunks as
-    long as real ones. And those who pay are the readers, whose gaps those are: each brings one
-    token and a row of holes. **Packed loses in no line**: one forward, and useful tokens alone.
-    """),
+        ## The line that runs the model
+
+        In the engine's loop, the marked line runs the model on the tokens that the scheduler chose. The
+        executor decides how to lay these tokens out in tensors. You write the layout of the packed
+        executors.
+        """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.executor.execute(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Packing: all tokens of a step in one flat row
+
+    Almost nothing in a transformer needs a rectangle. Linear layers, LayerNorms and embeddings compute
+    each token by itself, so they accept all N new tokens of the step in **one flat row**, request after
+    request. Only attention has to know where one request ends and the next begins.
+
+    Two lists of running totals say where each request begins: `cu_seqlens_q` for the new tokens, which
+    are the queries, and `cu_seqlens_k` for the keys, cached and new (*cu* stands for cumulative). The mask of the flat row
+    has one block per request and is False outside the blocks.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l03.pack")
+    return
+
+
+@app.function
+def pack(
+    context_lens: list[int], num_scheduled_tokens: list[int]
+) -> tuple[list[int], list[int], torch.Tensor]:
+    """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a step that is packed into one flat row."""
+    raise NotImplementedError("Exercise 3b.1: where do requests begin, and which keys may each query see?")
+
+
+@app.cell(hide_code=True)
+def _():
+    pack_attempt = attempt("l03.pack", lambda: pack)
+    pack_attempt
+    return (pack_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l03.pack")
+    return
+
+
+@app.cell(hide_code=True)
+def _(BatchView, NUM_SCHEDULED, batch_rows, pack_attempt, strip):
+    _strip = strip(pack_attempt)
+    mo.md(_strip) if isinstance(_strip, str) else BatchView(
+        batch_rows(),
+        **_strip,
+        num_scheduled_tokens=NUM_SCHEDULED,
+        question="Where did the padding go, and what separates the requests now?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    The picture shows, one after the other, a rectangle of 32 cells with 11 useful tokens, the flat row
+    of these 11, and its mask. In every block the diagonal ends in the *bottom right* corner, because
+    the last query of a request sees all of that request's keys. A decode, such as request A, has a
+    block of a single row.
+
+    ## The same texts from every layout
+
+    The engine has two packed executors. `single_mask` uses your function: one row and one mask. It
+    computes N · K scores and discards most of them: it is written to be read, not to be fast. `packed`
+    attends request by request, straight from the cache, and never builds the large mask. It has been
+    the engine's default since lesson 0. Here are lesson 3's six requests in every layout.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(load_model, load_policies):
+    exact = load_model().double()  # in float64 rounding can flip no token
+    earlier = load_policies("l03b_packing")  # what you wrote in earlier lessons and passed
+    return earlier, exact
+
+
+@app.cell(hide_code=True)
+def _(
+    earlier,
+    exact,
+    forms_table,
+    fusing,
+    pack_attempt,
+    replace,
+    whose_policies,
+):
+    _yours = replace(earlier.policies, pack=pack_attempt.or_reference(fusing.pack))
+    mo.md(
+        f"{whose_policies({'pack': pack_attempt})} From earlier lessons: {earlier.sentence}\n\n"
+        f"{forms_table(exact, _yours)}"
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    **Break it.** Let `pack` return a mask without borders, `torch.ones_like(mask)`. Only the last row
+    of the table goes wrong, because its requests now read each other's text. This bug is real: in
+    [HunyuanVideo #310](https://github.com/Tencent-Hunyuan/HunyuanVideo/pull/310), attention ignored
+    `cu_seqlens` and could *bleed across segment boundaries*.
+
+    ## What each layout costs
+
+    The run of the prediction again, with its five users who read and three prompts, in three layouts.
+    The requests, the plan of every step and the texts are the same in all of them.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(crowd_runs, crowd_table):
+    runs = crowd_runs()
+    after("l03.p99", mo.md(f"Modelled. Factors are relative to two forwards.\n\n{crowd_table(runs)}"))
+    return (runs,)
+
+
+@app.cell(hide_code=True)
+def _(FORMS, runs):
+    from course.figure import Figure
+    from nanogpt.figures.curves import latencies
+
+    after(
+        "l03.p99",
+        Figure(
+            latencies(
+                {form: runs["gpu", 256, form] for form in FORMS},
+                "TTFT and ITL, budget 256",
+            ),
+            "Which requests and which tokens come later with padding?",
+        ),
     )
     return
 
@@ -260,118 +294,127 @@ def _():
     after(
         "l03.p99",
         mo.md(r"""
-    The author of the posts measured the padded form on a GPU: **21 to 34 % fewer forward calls, and
-    throughput 0.91 to 0.96 times** that of two forwards, worst gap 1.09 to 1.12 times
-    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). What to count is tokens computed.
+        - **Padded beats two forwards with small chunks on the GPU.** While the weight read hides all of
+          the padding, padded is as fast as packed. Padding costs no more than a second forward up to a
+          chunk of 165 tokens with 1 decode, 63 with 4 and 9 with 32.
+        - **Padded loses with long chunks, and nearly always on the CPU**, where the limits are 16, 4 and
+          1 tokens. Each decode adds one useful token and a row of padding, so the users who are reading
+          wait longer for their next token.
+        - **Packed never loses in this table**: it runs one forward, over useful tokens only.
 
-    And on the machine in front of you, with the trained model and the wall clock: a budget of 64, three
-    rounds, every form once per round; the median, and slowest to fastest. Other programs are in these
-    numbers too.
-    """),
+        The author of the posts that this course follows measured the padded form on a GPU: 21 to 34 %
+        fewer forward calls, but only 0.91 to 0.96 times the throughput of two forwards
+        ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). So count tokens,
+        not calls.
+
+        The next table is measured on your machine, with the trained model and a budget of 64. Each
+        number is the median of three rounds; the brackets hold the slowest and the fastest round.
+        """),
     )
     return
 
 
 @app.cell(hide_code=True)
 def _(live_table, load_model):
-    live_model = load_model()
-    after("l03.p99", mo.md(live_table(live_model)))
-    return (live_model,)
+    after("l03.p99", mo.md(live_table(load_model())))
+    return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## The same bits, whatever is beside you
+    ## The limits of packing
 
-    All exact runs of these lessons are in float64. Here is why. One row of numbers goes through one Linear
-    layer of the trained model, in float32, first alone and then with company. Its own numbers are the
-    same every time.
+    - **Attention needs a kernel that reads `cu_seqlens`.** Without one, an engine loops over the
+      requests, as `packed` does, or computes N · K scores, as `single_mask` does.
+    - **The shape changes with every step.** A CUDA graph replays kernels of one fixed shape, so
+      engines with CUDA graphs pad the flat token count up to a captured size. vLLM captures 1, 2, 4,
+      then multiples of 8 up to 248 and of 16 from 256 on, so a step of 61 tokens computes 64. That is
+      still far from a rectangle. The engine of this course has no graphs and pads nothing.
+    - **The last bits of a result depend on the batch**, with any layout (folded below).
+
+    /// details | Batch invariance: why a request's logits depend on the other requests
+
+    Send one row of numbers through one linear layer of the trained model, in float32, by itself and
+    then together with 1 to 63 other rows. Its numbers never change, and yet in 61 of the 63 batches its
+    result differs in the last bits (one core of an AMD EPYC). The library may add in a different order
+    for a different number of rows, and floating-point sums depend on the order. Usually the text
+    changes only where two tokens are nearly tied. To rule even that out, the exact runs of these
+    lessons are in float64.
+
+    `EngineConfig(executor="batch_invariant")` prevents it: every operation always sees the same shape.
+    Tokens run in tiles of one fixed size, and dummy tokens fill the last tile
+    (`nanogpt/executors/batch_invariant.py`). One request generates 40 tokens together with other
+    requests. The table counts the tokens whose logits are the same, bit by bit, as when the request is
+    the only one:
+
+    | together with | packed | batch-invariant | time, relative to packed |
+    |:--|--:|--:|--:|
+    | one other request | 10 of 40 | 40 of 40 | ×2.6 |
+    | four others | 0 of 40 | 40 of 40 | ×4.2 |
+    | four others, chunks of at most 7 | 0 of 40 | 40 of 40 | ×3.5 |
+
+    Thinking Machines Lab
+    ([*Defeating Nondeterminism in LLM Inference*](https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/),
+    2025) got 80 different texts from 1,000 greedy completions of one prompt, and a single text with
+    batch-invariant kernels. vLLM has `VLLM_BATCH_INVARIANT=1` (beta), SGLang
+    `--enable-deterministic-inference`.
+    ///
+
+    /// details | Fewer bits: int8
+
+    Without padding, a step consists mostly of useful matrix products. Engines multiply in 8 bits or
+    fewer. Tokens per second of our int8 executor (`nanogpt/executors/int8.py`, one thread), relative to
+    float32:
+
+    | decodes at once | 1 | 8 | 32 |
+    |:--|--:|--:|--:|
+    | 10.8 million weights | ×1.32 | ×1.32 | ×1.53 |
+    | 0.9 million weights, this course's model | ×0.53 | ×0.71 | ×1.04 |
+
+    It pays where the matrix products are large. Where they are small, rounding their inputs costs more
+    time than the 8 bits save. Rounding changes the texts of this course's model.
+    ///
     """)
     return
 
 
-@app.cell
-def _(live_model):
-    torch.manual_seed(0)
-    rows = torch.randn(64, live_model.config.num_channels)
-    layer = live_model.blocks[0].qkv
-    with torch.inference_mode():
-        alone = layer(rows[:1])[0]
-        others = [n for n in range(2, 65) if not torch.equal(layer(rows[:n])[0], alone)]
-
-    mo.md(f"Of the 63 batches of 2 to 64 rows, **{len(others)} give the first row other last bits** than it gets alone.")
-    return
-
-
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    A difference is no bug, and nothing random: for another number of rows the library may pick another order of
-    summation, and floats do not add the same in every order. (Where your number is 0, as it may be on Apple
-    silicon, the library keeps one order for all these batches; another library would not.) So the logits of a request depend, in the last bits, on *how
-    many others* are in its batch. As a rule it shows only when two tokens are nearly tied.
+    ## What you now know
 
-    This engine's cure: no operation ever sees another shape. `EngineConfig(executor="batch_invariant")` runs tokens in
-    tiles of one fixed size, the last filled up with dummies, and attention over keys in tiles of another
-    (`nanogpt/executors/batch_invariant.py`). Below, Romeo's logits in three kinds of company, each compared bit
-    by bit with those that Romeo gets alone.
-    """)
-    return
+    - One forward can compute useful tokens only: the step becomes one flat row, and `cu_seqlens_q` and
+      `cu_seqlens_k` say where each request's queries and keys begin.
+    - Only attention needs these borders. Without them, requests read each other's text.
+    - Padding is free while the weight read hides it, and expensive beyond that: in the modelled run
+      above, the ITL p99 is 51.7 ms with one padded forward and 12.2 ms with two forwards.
+    - Count computed tokens, not model calls.
+    - With CUDA graphs, engines pad the flat row a little, up to a captured size.
 
+    ## The same in vLLM and SGLang
 
-@app.cell(hide_code=True)
-def _(bits_table, live_model):
-    mo.md(bits_table(live_model))
-    return
+    | here | vLLM | SGLang |
+    |:---|:---|:---|
+    | the flat row | one token axis for prefill chunks and decodes | the same; chunks and decodes share it with `--enable-mixed-chunk` |
+    | `cu_seqlens_q` | `query_start_loc`, `vllm/v1/attention/backend.py` | `qo_indptr` in the FlashInfer backend |
+    | `packed` attention | `flash_attn_varlen_func`, `vllm/v1/attention/backends/flash_attn.py` | FlashInfer, FA3 or Triton |
+    | captured sizes | up to 512, 1,024 on data-centre Blackwell; larger steps run without a graph (`_set_cudagraph_sizes`, `vllm/config/vllm.py`) | decodes up to 256 or 512 by GPU; `--disable-cuda-graph-padding` |
 
+    - **Orca** (Yu et al., OSDI 2022) had the idea and named it *selective batching*: all operations but
+      attention run over the tokens of all requests together.
+    - **FlashAttention** aligned its causal mask top left before version 2.1, and *to the bottom right
+      corner* since then.
+    - **SGLang** first ran the whole mixed batch with the prefill attention kernel. Its maintainers call
+      this *inefficient* and ask for a second kernel for the decodes
+      ([#2273](https://github.com/sgl-project/sglang/issues/2273)).
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    The last column is the price, in times of the packed run: dummies are computed, and attention walks over
-    tiles in Python. The promise is a stronger one than *the same text*: **the same bits**, whatever the
-    batch, the chunk size or a preemption, for one model on one machine with one thread.
-
-    ## How production engines do it
-
-    - **Orca** (Yu et al., OSDI 2022) had the idea behind *packed*, and named it *selective batching*: everything but
-      attention runs over the tokens of all requests together, attention request by request.
-    - **Sarathi** (Agrawal et al., [arXiv 2308.16369](https://arxiv.org/abs/2308.16369)) put a prompt's chunk and decodes into
-      one batch, so that decodes ride along on the chunk's weight read.
-    - **vLLM**: since [#3884](https://github.com/vllm-project/vllm/pull/3884) its tokens are *batched together in a flattened 1D query*.
-    - **FlashAttention** takes the flat row: `flash_attn_varlen_func` with `cu_seqlens_q` and `cu_seqlens_k`, your
-      two lists. Its causal mask was aligned top-left until version 2.1, and *to the bottom right corner* from then
-      on. **FlashInfer** calls the totals `qo_indptr`. PyTorch has `varlen_attn` in `torch.nn.attention.varlen`.
-    - **SGLang** mixes with `--enable-mixed-chunk`; its first form used the prefill kernel for the whole batch,
-      *inefficient* in its maintainers' words ([#2273](https://github.com/sgl-project/sglang/issues/2273)): the same effect as our `single_mask`.
-    - **nano-vllm**, in its released form, runs prefill *or* decodes, never both in a step
-      ([#73](https://github.com/GeeeekExplorer/nano-vllm/issues/73)); a proposal is to *represent decode as a length-1 chunk over
-      its cached prefix* ([#276](https://github.com/GeeeekExplorer/nano-vllm/pull/276)).
-    - **Batch invariance**: Thinking Machines Lab, [*Defeating Nondeterminism in LLM Inference*](https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)
-      (2025), named it: 1,000 greedy completions of one prompt were 80 different texts, and one with batch-invariant
-      kernels. vLLM has a switch for it, [`VLLM_BATCH_INVARIANT`](https://docs.vllm.ai/en/stable/features/batch_invariance/), in beta.
-
-    - **Fewer bits**: with nothing padded, what is left of a step are its matrix products, and production engines
-      multiply in 8 bits or fewer. Tried on this engine (`nanogpt/executors/int8.py`, one thread), tokens per
-      second over those of float32:
-
-      | decodes at once | 1 | 8 | 32 |
-      |:--|--:|--:|--:|
-      | 10.8 million weights | ×1.32 | ×1.32 | ×1.53 |
-      | 0.9 million, the model of this course | ×0.53 | ×0.71 | ×1.04 |
-
-      It pays where reading weights is what costs. Where a product is small, rounding its inputs costs more than
-      it saves. And the texts of this course's model come out as others.
-
-    The packed form has a leak of its own: attention that ignores the totals.
-    [HunyuanVideo #310](https://github.com/Tencent-Hunyuan/HunyuanVideo/pull/310): `cu_seqlens` ignored, so attention could *bleed
-    across segment boundaries*.
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
     ## What comes next
 
-    The step is as tight as it gets: one call, no padding. What still grows is the cache, by a token per
-    request and step, for as long as a text lasts. In [lesson 4](/?file=l04_sliding_window.py) a request forgets.
+    A step now has one forward and no padding, but each request's K/V still grows with every token. In
+    [lesson 4](/?file=l04_sliding_window.py) a sliding window bounds it.
     """)
     return
 

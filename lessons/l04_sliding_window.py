@@ -1,7 +1,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="4 · The sliding window")
+app = marimo.App(width="medium", app_title="4 · Sliding windows")
 
 with app.setup(hide_code=True):
     import marimo as mo
@@ -16,20 +16,24 @@ with app.setup(hide_code=True):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    # 4 · The sliding window
+    # 4 · Sliding windows
 
-    *65 minutes. Builds on lessons 1 and 2: chunks, the KV budget, preemption. You write five
-    functions. A good place to stop is before "Your engine".*
+    *50 minutes. Builds on lessons 1 and 2: chunks, the KV budget, preemption. You write four
+    functions. A good place to pause is before "Your engine under a window".*
 
-    Afterwards you can bound what a request holds without making its text depend on the schedule,
-    keep the scheduler's count equal to what is in memory, and measure memory by what is really
-    alive. What the text loses is [lesson 4b](/?file=l04b_window_quality.py).
+    Afterwards you can
 
-    ## What does a KV cache never do?
+    - bound the K/V of a request without making its text depend on the schedule,
+    - keep the scheduler's count equal to the KV tokens in memory,
+    - say how much memory a tensor really keeps alive.
 
-    It never forgets. Each step adds one entry of K and V to every running request, in every layer
-    and head, and nothing is given back until the text is done. Here are three requests with prompts
-    of 8, 6 and 8 tokens. The third arrives at step 5.
+    [Lesson 4b](/?file=l04b_window_quality.py) measures what a window costs in quality.
+
+    ## Can KV memory stop growing?
+
+    A KV cache only grows. Every computed token adds one entry of K and V in each layer and head, and
+    all entries stay until the request is finished. Here are three requests with prompts of 8, 6 and 8
+    tokens. The third one arrives at step 5.
     """)
     return
 
@@ -39,33 +43,26 @@ def _():
     from dataclasses import replace
     from functools import cache
 
-    from course.answers import load_policies
-    from course.lesson_data.l04_exhibits import (
-        benchmarks_table,
-        kept_by,
-        live_bytes_table,
-        overdrawn_facts,
-        sliced_and_copied,
-    )
+    from course.engine_loop import engine_loop
+    from course.lesson_data.l04_exhibits import benchmarks_table, kept_by, padded_entries
     from course.lesson_data.l04_window import (
-        block_steps,
         drawn_masks,
         five_requests,
         grown,
-        held_after,
         ring_steps,
         runs_table,
         storage_story,
     )
     from course.lesson_data.texts import whose_policies
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.policies import queueing, sliding_window
-    from widgets import BlockTable, KVGrowth, MaskStepper, StorageStrip, Timeline, whose
+    from widgets import Curves, KVGrowth, MaskStepper, StorageStrip, Timeline, whose
 
     model = load_model()
     return (
-        BlockTable,
+        Curves,
         Engine,
         EngineConfig,
         KVGrowth,
@@ -73,24 +70,21 @@ def _():
         StorageStrip,
         Timeline,
         benchmarks_table,
-        block_steps,
         cache,
         drawn_masks,
+        engine_loop,
         five_requests,
         grown,
-        held_after,
         kept_by,
-        live_bytes_table,
         load_model,
         load_policies,
         model,
-        overdrawn_facts,
+        padded_entries,
         queueing,
         replace,
         replays,
         ring_steps,
         runs_table,
-        sliced_and_copied,
         sliding_window,
         storage_story,
         whose,
@@ -100,24 +94,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _(KVGrowth, grown, model):
-    growth = [grown(model, window) for window in (None, 10, 20, 40)]
     KVGrowth(
-        growth,
+        [grown(model, window) for window in (None, 10, 20, 40)],
         "KV tokens of three requests",
         bytes_per_token=2 * model.config.num_layers * model.config.num_channels * 4,  # K, V; float32
         shown=1,
         start=30,
         question="Which of the two runs still grows?",
-    )
-    return (growth,)
-
-
-@app.cell(hide_code=True)
-def _(growth, held_after):
-    (_full, _all), (_policies, _some) = held_after(growth[0], 30), held_after(growth[2], 30)
-    mo.md(
-        f"After step 30 the three hold {_full} = **{_all} KV tokens**, and every step adds 3 more. With a window of "
-        f"W = 20 they hold {_policies} = **{_some}**, and no step adds anything. (*Show bytes* changes the unit, the slider the window.)"
     )
     return
 
@@ -125,24 +108,52 @@ def _(growth, held_after):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    *The post* is the one on sliding windows by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference); this lesson grew
-    from it, and it draws the same two numbers. First the rule, in two sentences:
+    After step 30 the three requests hold 38 + 36 + 33 = **107 KV tokens**, and each step adds 3 more.
+    With a window of W = 20 they hold 20 + 20 + 20 = **60**, and the total no longer grows. This is the
+    rule of the window:
 
-    > With a **window** of W, a token sees itself and the W tokens before it. With S **sinks** it
-    > also sees the first S tokens of the text.
+    > With a **window** of W, a token attends to itself and to the W tokens before it. With S **sinks**
+    > it also attends to the first S tokens of the text.
 
-    What no later token will see need not be kept. After a step, that leaves the last W entries (the
-    next token brings its own along) and the S sinks: W + S at most, however long the text gets.
-    **Visibility is a rule about the text; eviction only frees memory.**
+    Large models put much attention weight on the first tokens, and their text breaks without them
+    (StreamingLLM, Xiao et al., 2023). The sinks keep these tokens visible.
 
-    ## Build it
+    **W or W + 1?** Here W counts the tokens *before* the query, so a token sees W + 1 keys, as in the
+    post from which this lesson grew, by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). Mistral and
+    transformers count W keys *with* the token itself, and vLLM and SGLang follow them: their window of
+    W is our W − 1. Say which one you mean, and test the edge.
 
-    ### Which keys may a token see?
+    After a step, the last W entries and the S sinks have to stay. W entries are enough for W + 1 keys,
+    because the next token brings its own. No later token attends to the other entries, so the engine
+    can evict them. A request then keeps at most W + S entries, however long its text gets. **Visibility decides the text; eviction
+    only frees memory.**
 
-    Lesson 1's mask was a triangle. Now it has a second edge, and a few columns that stay open. Ask
-    of a single pair, and of positions alone: where a chunk began, which step it is, what happens to
-    be in memory must not matter, or the text would change with the token budget.
+    ## The line that evicts
+
+    `execute` runs the model with the window's mask. The marked line then records the step: it
+    commits the new K/V, evicts the entries that no later token sees, and updates what the scheduler
+    charges each request against the KV budget. You build the mask, the eviction, the charge and the
+    storage.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.scheduler.update(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Which keys may a token see?
+
+    Lesson 1's mask was a triangle. The window gives it a second edge, and the sinks keep a few columns
+    open. Write the rule for one query and one key. It must depend on their positions only: if it
+    depended on where a chunk begins or on which entries are in memory, the text would change with the
+    token budget.
     """)
     return
 
@@ -177,7 +188,7 @@ def _(MaskStepper, drawn_masks, visible_attempt):
     MaskStepper(
         drawn_masks(visible_attempt),
         title="A window of 4 and 1 sink",
-        question="Which keys does each token see, and which has it lost?",
+        question="Which keys does each token see, and which ones have left the window?",
         start=9,
     )
     return
@@ -186,9 +197,9 @@ def _(MaskStepper, drawn_masks, visible_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### What is kept?
+    ## Which entries stay in memory?
 
-    Here is the post's eviction, which it calls six lines of code:
+    This is the eviction of the post:
 
     ```python
     for (layer, head), (k, v) in request.kv_cache.items():
@@ -200,39 +211,67 @@ def _():
             )
     ```
 
-    Nearly every choice in it is right: the last W and not the first, K and V alike, in every layer
-    and head, only if there is more than W, and after the forward pass, whose own queries still look
-    back W positions each. And the slice is free of charge, says the post: *a view, not a copy; the
-    old entries become unreachable and get garbage-collected*. Decide about that.
+    Most of this code is right. It keeps the last W entries, of K and V alike, in every layer
+    and head. It runs after the forward pass, because the queries of this step still look back W
+    positions each. But the post also says that the slice is free: *a view, not a copy; the old entries
+    become unreachable and get garbage-collected*. Are they?
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(storage_story):
-    story = storage_story()
+def _():
     predict(
         "l04.freed",
-        "Ten requests share a buffer of 12,800 bytes. Nine of them are done. The tenth keeps a slice of 640 bytes, its last 20 entries. "
-        "How many bytes are **freed**?",
-        ("12,160: all but the slice", "11,520: the nine others' rows", "640: half of its own row", "0"),
+        "Ten requests share a buffer of 12,800 bytes. Nine of them are finished. The other one, "
+        "request 3, keeps a slice of 640 bytes, its last 20 entries. How many bytes are **freed**?",
+        (
+            "12,160: all but the slice",
+            "11,520: the rows of the nine others",
+            "640: half of its own row",
+            "0",
+        ),
         3,
-        f"**0.** Alive before the slice: {story[1]['live_bytes']:,} bytes. After it: {story[2]['live_bytes']:,}. After a "
-        f"copy: {story[4]['live_bytes']:,}. A view is a window frame onto a storage, and a storage lives as long as one "
-        "frame looks at it, whole: neighbours included. `.shape` says 20 entries and the memory says 400.",
+        "**0.** A slice is a view of a storage, and a storage is freed only when no tensor views it "
+        "any more, and then as a whole. The slice of 640 bytes keeps all 12,800 alive, including the "
+        "rows of the nine other requests.",
     )
-    return (story,)
+    return
+
+
+@app.cell
+def _():
+    buffer = torch.zeros(10, 40, 8)  # one head's keys: 10 requests, 40 entries of 8 float32 numbers
+    view = buffer[3, -20:]  # request 3 keeps its last 20 entries
+    copied = view.clone()
+
+    def shown(tensor):
+        return tensor.numel() * tensor.element_size()
+
+    def alive(tensor):
+        return tensor.untyped_storage().nbytes()
+
+    after(
+        "l04.freed",
+        mo.md(f"""
+        | request 3 keeps | bytes that `.shape` shows | bytes that stay alive |
+        |:--|--:|--:|
+        | `buffer[3, -20:]` | {shown(view):,} | **{alive(view):,}** |
+        | `buffer[3, -20:].clone()` | {shown(copied):,} | {alive(copied):,} |
+        """),
+    )
+    return
 
 
 @app.cell(hide_code=True)
-def _(StorageStrip, story):
+def _(StorageStrip, storage_story):
     after(
         "l04.freed",
         StorageStrip(
-            story,
+            storage_story(),
             "What a slice of 640 bytes keeps alive",
             start=2,
-            question="At which step does memory come free?",
+            question="At which step is memory freed?",
         ),
     )
     return
@@ -243,8 +282,12 @@ def _():
     after(
         "l04.freed",
         mo.md(r"""
-    So eviction costs a copy of what stays. Write it, for one layer of one request. The sinks may lie inside the window, when the text is short.
-    """),
+        So eviction has to copy the entries that stay. In our engine, the K/V of a prompt of 40 tokens
+        keeps 163,840 bytes alive when it is sliced to W = 20 after the prefill, and 81,920 when it is
+        copied. A test that looks only at `.shape` passes either way.
+
+        Write `evict` for one layer of one request. In a short text, the sinks may lie inside the window.
+        """),
     )
     return
 
@@ -259,8 +302,8 @@ def _():
 def evict(
     k: torch.Tensor, v: torch.Tensor, window: int, sinks: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `(k, v)`: what is kept of one request's K/V in one layer after a step."""
-    raise NotImplementedError("Exercise 4.2: which entries stay, and where do they lie?")
+    """Return `(k, v)`: the entries of one request's K/V in one layer that stay after a step."""
+    raise NotImplementedError("Exercise 4.2: which entries stay, and in which storage?")
 
 
 @app.cell(hide_code=True)
@@ -279,13 +322,15 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### What does the scheduler have to know?
+    ## How many KV tokens does the scheduler charge?
 
-    The scheduler of lesson 2 admits by what requests hold. Counted too high, requests that fit are
-    turned away; counted too low, memory runs out. The published file counts `min(total, W)` and
-    evicts after decodes only: with W = 20, a prompt of 40 tokens leaves its prefill **holding 40 entries
-    while the scheduler counts 20**. And even with eviction after every step, a chunk is all there before any of it
-    can go. So a step has two numbers, a peak and an end.
+    Lesson 2's scheduler admits requests by the KV tokens that the running ones hold. If it counts too
+    many, requests that fit have to wait; if it counts too few, memory runs out. The post's engine
+    counts `min(total, W)` but evicts only after decodes. With W = 20, a prompt of 40 tokens therefore
+    leaves its prefill **holding 40 entries while the scheduler counts 20**.
+
+    Even an engine that evicts after every step has all K/V of a chunk in memory before it can evict
+    any. So a step has two numbers: the peak, and the KV tokens after the step.
     """)
     return
 
@@ -300,15 +345,15 @@ def _():
 def kv_usage(
     num_computed_tokens: int, num_scheduled_tokens: int, window: int | None, sinks: int
 ) -> tuple[int, int]:
-    """Return `(peak, end)`: the KV tokens a request holds at the height of a step and after it."""
-    raise NotImplementedError("Exercise 4.3: KV tokens at the height of the step, and after it")
+    """Return `(peak, end)`: the KV tokens of a request at the peak of a step, and after it."""
+    raise NotImplementedError("Exercise 4.3: KV tokens at the peak of the step, and after it")
 
 
 @app.cell(hide_code=True)
 def _():
-    held_attempt = attempt("l04.kv_usage", lambda: kv_usage)
-    held_attempt
-    return (held_attempt,)
+    usage_attempt = attempt("l04.kv_usage", lambda: kv_usage)
+    usage_attempt
+    return (usage_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -320,15 +365,15 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Where does it lie?
+    ## A rolling buffer for the window
 
-    `evict` copies all that stays, in every layer and every step, to let go of one entry. It need
-    not. W + S slots are enough for ever: let the new entry take the place of the one that has just
-    left the window, and nothing moves. The entries then lie in a strange order. Does attention mind?
+    `evict` copies W + S entries per layer and step in order to drop one. A buffer of W + S slots needs
+    no copies: each new entry overwrites the one that has just left the window. The entries are then no
+    longer in the order of the text. Does attention mind?
 
-    It does not. Attention is a weighted sum over a *set* of keys; each key has its position baked
-    in, and a sum does not care which comes first. So the only questions are which positions share a
-    slot, and that none overwrites a sink.
+    It does not. Attention is a weighted sum over a *set* of entries. Each key already contains its position,
+    and a sum does not depend on the order of its terms. So any assignment of positions to slots is
+    right if positions that are kept at the same time never share a slot.
     """)
     return
 
@@ -341,8 +386,8 @@ def _():
 
 @app.function
 def rolling_buffer_index(position: int, window: int, sinks: int) -> int:
-    """Return the slot in which the K/V of `position` lies: a number from 0 to sinks + window - 1."""
-    raise NotImplementedError("Exercise 4.4: in which slot does the K/V of this position lie?")
+    """Return the slot, from 0 to sinks + window - 1, that holds the K/V of `position`."""
+    raise NotImplementedError("Exercise 4.4: which slot holds the K/V of this position?")
 
 
 @app.cell(hide_code=True)
@@ -372,15 +417,14 @@ def _(StorageStrip, ring_attempt, ring_steps):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Your engine, on real Shakespeare
+    ## Your engine under a window
 
-    Five requests, a window of 24 and 4 sinks, a KV budget of 100 tokens. Your functions go in
-    through `Policies`, as far as you have written them. The run that is drawn stores K/V in the ring.
-    The same requests run again with `evict` as storage, and with chunks of at most 7 and of 64
-    tokens: no text may change.
+    Five requests run with a window of 24, 4 sinks and a KV budget of 100 tokens, with the functions
+    that you have written so far. The timeline shows the run with the rolling buffer. The table adds
+    runs with `evict` as storage and with chunks of at most 7 and 64 tokens: no text may change.
 
-    One part of lesson 2 stays the reference here: `admit` there counts everything that is known.
-    The reference counts what is held.
+    `admit` is the reference here. Your `admit` of lesson 2 counts all tokens of a request; under a
+    window, only the tokens that stay count.
     """)
     return
 
@@ -422,19 +466,19 @@ def _(
     Timeline,
     earlier,
     evict_attempt,
-    held_attempt,
     queueing,
     reference_trace,
     replace,
     ring_attempt,
     run_under,
     sliding_window,
+    usage_attempt,
     visible_attempt,
 ):
     attempts = {
         "visible": visible_attempt,
         "evict": evict_attempt,
-        "kv_usage": held_attempt,
+        "kv_usage": usage_attempt,
         "rolling_buffer_index": ring_attempt,
     }
     mine = {
@@ -447,7 +491,7 @@ def _(
         reference_trace.to_json(),
         yours=any(each.started for each in attempts.values()),
         title="Five requests under a window of 24 and 4 sinks",
-        question="Which request has to wait for memory, and when does it get some?",
+        question="Which request waits for KV memory, and when does it get some?",
     )
     return attempts, your_trace, yours
 
@@ -465,7 +509,7 @@ def _(
     yours,
 ):
     _runs = {
-        "the ring, chunks of at most 32": your_trace,
+        "rolling buffer, chunks of at most 32": your_trace,
         "`evict` as storage": run_under(kv_storage="evict")(yours),
         "chunks of at most 7": run_under(token_budget=7)(yours),
         "chunks of at most 64": run_under(token_budget=64)(yours),
@@ -507,7 +551,7 @@ def _(attempts, by_window, whose, window, without_window):
         mine = whose(any(each.started for each in attempts.values()))
         return Figure(
             stopped(runs.values()) or kv_over_time(runs, f"KV tokens over time, window: {mine}"),
-            "From which window on does the KV budget hold requests up again?",
+            "With which windows do requests wait for the KV budget?",
         )
 
     beside(window, _drawn)
@@ -517,103 +561,14 @@ def _(attempts, by_window, whose, window, without_window):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The highest peak may pass the budget: the scheduler counts what is there *after* each step. All
-    requests together never bring more than the token budget, so an engine sets room for one step's
-    tokens aside, once.
+    The highest peak in the table may exceed the budget, because the scheduler counts the KV tokens
+    *after* each step. A step never adds more than the token budget, so an engine needs to reserve
+    memory for that many tokens only once, for all requests together.
 
-    ## What a byte really costs
+    ## Break it: one in, one out
 
-    `len` and `.shape` say what you may look at. The memory manager knows another number: which
-    storages some tensor still shows.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l04.live_bytes")
-    return
-
-
-@app.function
-def live_bytes(tensors: list[torch.Tensor]) -> int:
-    """Return how many bytes of memory these tensors keep alive together."""
-    raise NotImplementedError("Exercise 4.5: how many bytes do these tensors keep alive?")
-
-
-@app.cell(hide_code=True)
-def _():
-    live_attempt = attempt("l04.live_bytes", lambda: live_bytes)
-    live_attempt
-    return (live_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l04.live_bytes")
-    return
-
-
-@app.cell(hide_code=True)
-def _(live_attempt, live_bytes_table, storage_story):
-    after("l04.freed", mo.md(live_bytes_table(live_attempt, storage_story)))
-    return
-
-
-@app.cell(hide_code=True)
-def _(model, sliced_and_copied):
-    after(
-        "l04.freed",
-        mo.md(
-            "And in the engine: three requests with prompts of 40 to 48 tokens, W = 20, evicted by the post's slices and by copies.\n\n"
-            + sliced_and_copied(model)
-            + "\n\nHere each step's concatenation makes a new buffer, so that only a fresh prompt shows the whole damage. In the published code each "
-            "request's slice looks into the *whole batch's* buffer, as in the picture above, and keeps all of it. A test that looks at `.shape` passes either way."
-        ),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Where is PagedAttention?
-
-    Copying what stays, and a ring of fixed size, are two ways to give memory back. Production
-    engines use a third. Cut the memory into equal **blocks** once, and let each request keep a
-    **table**: entries 0 to 3 of the text lie in block 5, entries 4 to 7 in block 0, and so on.
-    Nothing is copied, and no request can hold a corner of another's buffer. When the last entry of
-    a block has left the window, the block goes back to the pool. Here the engine itself runs so:
-    blocks hold 4, the window is 5, and there is one sink.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(BlockTable, block_steps, model):
-    BlockTable(
-        block_steps(model),
-        "A pool of eight blocks",
-        question="How long does a block wait until all of its entries have left the window?",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    One sink keeps a whole block alive, and at the old end up to block size − 1 entries wait for the
-    last of their block to leave. A larger block wastes more here and needs a shorter table; vLLM's
-    default is 16.
-
-    ## Break it
-
-    A defect of published code. The symptom comes first.
-
-    ### Exhibit A: one in, one out
-
-    The three requests with prompts longer than W = 20, another `evict`: each step brings one token,
-    so each step lets one go. The KV budget is 60.
+    Exhibit A is a defect found in published code. Three prompts are longer than W = 20, and this `evict` drops
+    one entry per step, because each decode adds one. The KV budget is 60.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -621,7 +576,7 @@ def _():
 
 @app.function
 def evict_one_per_step(k, v, window, sinks):
-    """What is kept: a full window lets its oldest entry go, the first behind the sinks."""
+    """A full window drops its oldest entry, the first one after the sinks."""
     if k.shape[1] <= sinks + window:
         return k, v
     keep = [i for i in range(k.shape[1]) if i != sinks]
@@ -634,28 +589,28 @@ def _(KVGrowth, kept_by, model):
     KVGrowth(
         [{"label": "exhibit A, W = 20", "window": 20, "trace": overdrawn.to_json()}],
         "Exhibit A, against a KV budget of 60",
-        question="How does what is held compare with what is counted?",
+        question="How many KV tokens are held, and how many are counted?",
     )
-    return (overdrawn,)
+    return
 
 
 @app.cell(hide_code=True)
-def _(load_model, overdrawn, overdrawn_facts):
-    _step, _held, _counted, _right = overdrawn_facts(load_model().double(), overdrawn)
+def _():
     predict(
         "l04.one_in_one_out",
-        f"After step {_step} **{_held}** KV tokens are held, and the scheduler counts {_counted}. Texts like the oracle's: "
-        f"{'yes' if _right else 'no'}. **What is broken?**",
+        "At its highest, this run holds **128** KV tokens while the scheduler counts 60. All texts "
+        "equal those of `generate()`, the oracle. **What is broken?**",
         (
             "The scheduler: it should count the whole text",
             "Visibility: queries see more than the window",
-            "Eviction brings a full window back to full, but a long prompt never down to it",
+            "Eviction: a full window stays full, but a long prompt never shrinks to the window",
             "The KV budget is too small for three such prompts",
         ),
         2,
-        "Prompts come in long chunks, and at each step one entry goes: one of 40 is left 19 over. From then on one comes and one goes, and it stays 19 over for the rest of its "
-        "life. No query sees too much, because the mask asks for positions and not for what happens to lie there. The scheduler keeps its side of the contract and "
-        "counts W; it admits a third request into memory that is not there.",
+        "A prompt arrives in large chunks, but each step drops one entry: a 40-token prompt ends 19 "
+        "entries over the window, and one-in-one-out never recovers. No query sees too much, because "
+        "the mask depends on positions and not on the entries in memory. The scheduler charges W per "
+        "request, as `kv_usage` says, and admits a third request into memory that is already full.",
     )
     return
 
@@ -669,11 +624,11 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Measure it: what does a window bring?
+    ## How much memory does a window save?
 
-    Memory first: the post's benchmarks, with the requests and limits of the author's file
-    (`benchmarks/sliding_window.py`), and the same in our engine. Each cell reads *without → with a
-    window*, in KV tokens.
+    The table shows three benchmarks of the post (requests and limits from its author's file,
+    `benchmarks/sliding_window.py`), as published and in our engine. Each cell reads *without → with a
+    window*. The first two columns of numbers count KV tokens.
     """)
     return
 
@@ -687,68 +642,114 @@ def _(benchmarks_table):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The post's headline, *peak memory 36 to 46 % less*, is about the largest single request. All
-    together, which is what has to fit, its runs fall by 42, 8 and 22 %. And 64 KV tokens stand in a
-    budget of 50, 164 in one of 80: its benchmark has no preemption. Our engine keeps the budget
-    after every step, so what a window brings shows as fewer preemptions.
+    The post's headline, *peak memory 36 to 46 % less*, is about the largest single request. Memory has
+    to hold all requests together, and by the post's own numbers their total falls by 42, 8 and 22 %.
+    The post's benchmark does not preempt, so it holds 64 KV tokens under a budget of 50. Our engine
+    keeps the budget after every step, and the window saves preemptions.
 
-    Then time. The post measures 18, 8 and 21 % more tokens per second. **Our engine gets slower where
-    texts are short.** Tokens per second with a window, stored in the ring or by `evict`, over those
-    of the full cache (packed, `python -m benchmarks.window`, one thread of an AMD EPYC, CPU time,
-    median of 9; the spread is in `docs/benchmarks.md`):
+    **A padded batch also has less padding.** Lesson 3's padded layout fills every request's K/V up to
+    the longest. Below, a request with a 10-token prompt joins a request that holds 48 entries. Without a
+    window its K/V is padded by 38 entries in every step. With W = 20 the longer request holds 20 at once
+    and the other one soon: the padding starts at 10, is 2 after eight steps and ends at 0. The post estimates 2 or 3. A packed batch has no
+    such padding in either case.
+    """)
+    return
 
-    | requests × new tokens | W | most KV tokens held | ring | evict |
+
+@app.cell(hide_code=True)
+def _(Curves, padded_entries):
+    Curves(
+        padded_entries(),
+        x=("steps since the second request joined", ""),
+        y=("padding of its K/V", "entries"),
+        title="Padding in a batch of two requests",
+        question="How much padding does the shorter request need, with and without a window?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Where a window loses
+
+    **Short texts get slower.** The post measures 18, 8 and 21 % more tokens per second with a window,
+    but our engine generates fewer in short texts. Its tokens per second, relative to the full cache
+    (packed, `python -m benchmarks.window`, one thread of an AMD EPYC, CPU time, median of 9; the spread
+    is in `docs/benchmarks.md`):
+
+    | requests × new tokens | W | most KV tokens held | rolling buffer | evict |
     |:--|--:|--:|--:|--:|
     | 3 × 30 | 20 | 108 → 60 | ×0.91 | ×0.79 |
     | 8 × 20 | 16 | 208 → 128 | ×0.85 | ×0.68 |
     | 4 × 150, after prompts of 300 | 32 | 1786 → 128 | ×1.19 | ×0.86 |
 
-    The post's engine copies and pads all K/V in every step, and a window makes the copies smaller.
-    The packed engine reads the full cache in place. There is nothing to make smaller until attention
-    over a long context is what costs, and a window adds its books.
+    The post's engine copies and pads all K/V in every step, so a window makes its copies smaller. The
+    packed engine reads the full cache in place. Until attention over a long context dominates the step,
+    a window only adds bookkeeping.
 
-    ### Where it loses
+    **A preempted request recomputes its whole text**, not only its last W tokens, because in upper layers
+    the kept entries also depend on evicted tokens.
 
-    - On short texts, time; where memory was not short, that is all it does.
-    - A preempted request under a window recomputes its whole text, not its last W tokens: what it
-      kept came from what it had seen.
-    - Where prompts share a prefix, K/V that was let go is gone for the next request too. (The blocks
-      of lesson 7 keep it until the room is needed.)
+    **Shared prefixes are lost.** Where prompts share a prefix, the next request cannot reuse K/V that was
+    evicted. Lesson 7's blocks keep such K/V until its memory is needed.
+    """)
+    return
 
-    ## How production engines do it
 
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What you now know
+
+    - Yes, KV memory can stop growing: with a window of W and S sinks, a request keeps at most W + S
+      entries after each step.
+    - Visibility depends on positions only. Therefore chunks, eviction and storage never change the text.
+    - A view keeps its whole storage alive, so eviction copies, or overwrites in a rolling buffer.
+    - The scheduler has to charge the KV tokens that are really held. The peak of a step is higher by up
+      to the chunk.
+    - A window saves memory once a text is longer than W + S tokens, but it saves time only when contexts
+      are long.
+
+    ## The same in vLLM and SGLang
+
+    | here | vLLM | SGLang |
+    |:---|:---|:---|
+    | our window of W − 1: W keys with the token itself | `sliding_window` of the model's config; the kernel gets W − 1 | `config.sliding_window - 1` |
+    | eviction | `SlidingWindowManager`, `vllm/v1/core/single_type_kv_cache_manager.py` | `SWAComponent` of the radix cache |
+    | storage | blocks of tokens (lesson 7), freed as a whole | a pool of its own, `SWAKVPool`, `srt/mem_cache/swa_memory_pool.py` |
+    | models with both kinds of layers | hybrid KV cache manager, `--disable-hybrid-kv-cache-manager` | `--swa-full-tokens-ratio` 0.8, `--disable-hybrid-swa-memory` |
+
+    - Both engines free memory in whole blocks or pages, and only in the layers that have a window. In
+      models that mix layers, the K/V of the other layers still grows.
     - **Mistral 7B v0.1** (Jiang et al., 2023, section 2) was trained with a window of 4,096 in every
-      layer and serves from a *rolling buffer*: position i lies in slot i mod W, your `rolling_buffer_index`
-      without sinks. Its later releases have no window any more.
-    - **vLLM** gives layers with and without a window each their own kind of manager over one pool of
-      blocks and frees blocks that have left the window
-      ([design of the hybrid KV cache manager](https://docs.vllm.ai/en/latest/design/hybrid_kv_cache_manager/)).
-      **TensorRT-LLM** keeps [a pool of blocks for each window size](https://nvidia.github.io/TensorRT-LLM/features/kvcache.html).
+      layer and uses a *rolling buffer*: position i is in slot i mod W, your `rolling_buffer_index`
+      without sinks. Gemma 3 has a window in five of six layers, gpt-oss (W = 128) in every second one.
 
-    <details>
-    <summary>This lesson's defects in other engines</summary>
-    <ul>
-    <li><b>The slice.</b> <a href="https://github.com/ollama/ollama/pull/15065">Ollama #15065</a>: a
-    snapshot of a slice of the KV cache held the whole original buffer alive through a shared pointer.</li>
-    <li><b>Held and counted.</b> <a href="https://github.com/rajveer43/VeloxQuant-MLX/issues/274">VeloxQuant-MLX
-    #274</a>: a cache that never evicted, while <code>len()</code> reported the capped count. The other way
-    round, <a href="https://github.com/antonellof/ferrox/issues/61">ferrox #61</a>: the store evicted, and
-    admission never saw the saving.</li>
-    <li><b>The peak.</b> <a href="https://github.com/sgl-project/sglang/pull/30091">SGLang #30091</a>, a
-    proposal for its MLX backend that was closed unmerged, measures what <code>held</code> says: while a
-    chunk is in flight, a windowed layer holds the window <i>and</i> the chunk.</li>
-    <li><b>W or W + 1?</b> A window of 4,096 is 4,096 keys for one library and 4,097 for the next:
-    <a href="https://github.com/vllm-project/vllm/issues/3385">vLLM #3385</a>,
-    <a href="https://github.com/huggingface/transformers/issues/39408">transformers #39408</a>,
-    <a href="https://github.com/ml-explore/mlx-lm/pull/390">mlx-lm #390</a>, where mask and cache of one
-    engine disagreed. Say which one you mean, and test the edge.</li>
-    </ul>
-    </details>
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
+
+    /// details | This lesson's defects in other engines
+
+    - **The slice.** [Ollama #15065](https://github.com/ollama/ollama/pull/15065): a snapshot of a slice
+      of the KV cache kept the whole original buffer alive through a shared pointer.
+    - **Held but not counted.**
+      [VeloxQuant-MLX #274](https://github.com/rajveer43/VeloxQuant-MLX/issues/274): a cache that never
+      evicted, while `len()` reported the capped count. The opposite,
+      [ferrox #61](https://github.com/antonellof/ferrox/issues/61): the store evicted, but admission
+      never saw the saving.
+    - **The peak.** [SGLang #30091](https://github.com/sgl-project/sglang/pull/30091), a proposal for its
+      MLX backend that was closed unmerged, measures the peak that your `kv_usage` returns: while a chunk
+      is computed, a windowed layer holds the window *and* the chunk.
+    - **W or W + 1?** [vLLM #3385](https://github.com/vllm-project/vllm/issues/3385),
+      [transformers #39408](https://github.com/huggingface/transformers/issues/39408), and
+      [mlx-lm #390](https://github.com/ml-explore/mlx-lm/pull/390), where the mask and the cache of one
+      engine disagreed.
+    ///
 
     ## What comes next
 
-    A request now costs what you decide it may cost. What its text costs is
-    [lesson 4b](/?file=l04b_window_quality.py).
+    Memory per request is now bounded. [Lesson 4b](/?file=l04b_window_quality.py) measures the price in
+    quality.
     """)
     return
 

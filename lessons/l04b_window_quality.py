@@ -20,14 +20,15 @@ def _():
     *25 minutes. Builds on lesson 4: windows and sinks. You write one function.*
 
     Afterwards you can measure what a window does to a model's text, with a metric that does not
-    flatter you, and explain why it does it.
+    flatter you, and explain the cause.
 
     ## What can the model still know about an evicted token?
 
     In lesson 4 a token with a window of W attends to itself and to the W tokens before it. Eviction
     frees the K/V that no later token will attend to. The sliding-window post that both lessons grew
     from ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)) asks the right
-    question: *what do you lose?* Start with one token that has left the window.
+    question: *what do you lose?* Start with one token that has left the window. All measurements are of
+    *the course's model*, the one that your engine has served so far, unless another is named.
     """)
     return
 
@@ -37,6 +38,7 @@ def _():
     from course.engine_loop import engine_loop
     from course.lesson_data.l04b_heads import (
         added_by_layer,
+        added_with_sinks_in_layer_0,
         keeping_table,
         layers_table,
         seventeen,
@@ -59,6 +61,7 @@ def _():
         AttentionByDistance,
         ReceptiveField,
         added_by_layer,
+        added_with_sinks_in_layer_0,
         cost_chart,
         costs,
         engine_loop,
@@ -82,8 +85,9 @@ def _(load_model, moves):
     _moves = moves(load_model().double())
     predict(
         "l04.far_token",
-        "A window of W = 8 and four layers. You change the token **20 positions back**. It has left "
-        "the window, and its K/V has been evicted. Can the logits of the next token change?",
+        "A window of W = 8 and four layers. Two texts differ only in the token **20 positions back**. "
+        "In both, that token has left the window and its K/V is evicted. Can the logits of the next "
+        "token differ?",
         (
             "No: nothing in memory was computed from that token",
             "No, as long as it is not a sink",
@@ -92,8 +96,8 @@ def _(load_model, moves):
         ),
         2,
         "The K/V of an upper layer is computed from the outputs of the layers below, so information "
-        "moves **W positions per layer**: 4 × 8 = 32 positions back, and not one further. The largest "
-        "change of any logit of the trained model, by the distance of the changed token: "
+        "moves **W positions per layer**: 4 × 8 = 32 positions back, and not one further. In the "
+        "course's model, another token at this distance changes a logit by at most: "
         + ", ".join(f"{distance} back: {change:.2g}" for distance, change in _moves.items())
         + ".",
     )
@@ -121,8 +125,8 @@ def _(ReceptiveField):
 def _():
     mo.md(r"""
     The engine evicts in the step's `update`, but the text changes in the marked line: `execute` runs
-    attention over the K/V that the window has left. This lesson measures what that line then gets
-    wrong.
+    attention over the K/V that is still in the window. This lesson measures how much that changes the
+    predictions.
     """)
     return
 
@@ -138,10 +142,10 @@ def _():
     mo.md(r"""
     ## How do you measure what a window costs?
 
-    Memory was easy to measure. Quality is where you can fool yourself. The plain way: let the model
-    read an existing text twice, once with its full context and once under the window, and compare at
-    every position what it expects next. No text is generated, so the two runs cannot drift apart. This
-    is called *teacher forcing*.
+    Memory was easy to measure. With quality it is easy to fool yourself. The simplest way is to let the
+    model read an existing text twice, once with its full context and once under the window, and to
+    compare its predictions at every position. No text is generated, so the two runs cannot drift apart.
+    This is called *teacher forcing*.
     """)
     return
 
@@ -178,7 +182,7 @@ def _(costs, model):
     _full, _by_window = costs(model)
     predict(
         "l04.cost",
-        "Six passages of 256 characters that the shipped model was not trained on. With its full "
+        "Six passages of 256 characters that the course's model was not trained on. With its full "
         f"context its loss is {_full:.2f} nats per character. (Guessing blindly costs ln 65 = 4.17.) "
         "Now it gets a window of **W = 16**. The post measured that with this window 100 % of the "
         "text stays the same. What is the loss?",
@@ -205,7 +209,7 @@ def _(compare_logits_attempt, cost_chart, costs, model, whose):
         "l04.cost",
         Figure(
             cost_chart(*costs(model, compare_logits_attempt), whose(compare_logits_attempt.started)),
-            "How large must the window be until it costs nothing?",
+            "How large must the window be to cost nothing?",
         ),
     )
     return
@@ -225,15 +229,19 @@ def _():
     |:--|--:|--:|--:|--:|--:|
     | same tokens | 97.5 % | 100 % | 100 % | 100 % | 100 % |
 
-    Its model was trained for 120 steps (`max_iters` in its file). Below are a model of that size,
-    trained for 120 steps, and the shipped one. Both have W = 16. There are eight prompts of 10
-    characters instead of one, and four metrics:
+    Its model was trained for 120 steps (`max_iters` in its file). Below, a model with the post's
+    dimensions (4 layers, 32 channels), trained for 120 steps, is compared with the course's model. Each
+    runs with its full context and under W = 16. There are eight prompts of 10 characters instead of
+    one, and four metrics:
 
     - **sampled**: the post's metric, the share of 40 positions at which two sampled texts agree
     - **greedy**: the same, with the most likely token at each position
-    - **teacher-forced**: your `compare_logits`, on existing text
-    - **needle**: a speaker's name from 90 characters back. Is the model more likely to let that name
-      speak than another, compared with a text in which the name did not speak? Chance is 50 %.
+    - **teacher-forced**: `compare_logits` on the first 128 characters of each passage, because the
+      small model has no more positions. So the added loss of the course's model is 1.17 here, and not
+      1.42 as on all 256 characters.
+    - **needle**: two texts differ only in which of two speakers, A or B, spoke 90 characters ago. Is A,
+      compared with B, the more probable next speaker in the text in which A spoke? A model that cannot
+      tell the two texts apart scores 50 %. The table shows the score without and with the window.
     """),
     )
     return
@@ -243,7 +251,7 @@ def _():
 def _(metric_lab, model, small):
     after(
         "l04.cost",
-        mo.md(metric_lab({"120 steps": small("small_120_steps"), "shipped": model})),
+        mo.md(metric_lab({"120 steps": small("small_120_steps"), "the course's": model})),
     )
     return
 
@@ -253,15 +261,17 @@ def _():
     after(
         "l04.cost",
         mo.md(r"""
-    - **The model of 120 steps loses nothing**, by the loss. It has not yet learned to look far back,
-      so a window hides nothing from it. Measure a window on a model that is good.
-    - **Sampled agreement** is different in every cell. Near-ties flip, and after the first flip two
-      different texts are compared. One prompt is an anecdote. **Greedy texts** part in the same way.
+    - **Measured by the loss, the model trained for 120 steps loses nothing.** It has not yet learned to
+      use the far past, so a window takes nothing from it. Measure a window on a model that is good.
+    - **Sampled agreement** depends on the prompt: compare the best, the mean and the worst of eight.
+      Once one token differs, two different texts are compared, so a single prompt says little.
+      **Greedy texts** diverge in the same way.
     - **Teacher-forced loss** asks the same question at every position, and no random draw can flatter
       it. But it is a mean, and the few positions that need the far past hardly move it.
     - The **needle** tests only those positions, which a user notices first. At W = 16 it must fail:
       information from 90 characters back cannot reach the last token (4 × 16 = 64). With 20 trials,
-      differences below 20 % are noise. The young model's 5 % is not: it expects a name *less* after it
+      differences below 20 percentage points are noise. With its full context the model trained for 120
+      steps scores 5 %, which is not noise: it gives a name a *lower* probability after that character
       has spoken.
     """),
     )
@@ -280,8 +290,15 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(added_by_layer, model, weights_by_distance):
+def _(
+    added_by_layer,
+    added_with_sinks_in_layer_0,
+    costs,
+    model,
+    weights_by_distance,
+):
     by_distance, on_sinks = weights_by_distance(model)
+    _, _added = costs(model)
     _near = ", ".join(f"{by_distance[layer, :, :17].sum(-1).mean():.0%}" for layer in range(4))
     predict(
         "l04.layers",
@@ -299,9 +316,13 @@ def _(added_by_layer, model, weights_by_distance):
         + f". The attention weight within 16 positions is, layer by layer, {_near}. Layer 0 does not "
         "decay at all: its heads spread their weight over the whole text, as if to **average** it. An "
         "average of 17 tokens is not the average of 250, and the layers above were trained on the "
-        "latter. The first positions are not sinks here: all four together get "
-        f"{on_sinks.sum(-1).mean():.1%} of a head's weight. Sinks are a habit of larger models, not a "
-        "law.",
+        "latter. The first four positions are not sinks here: together they get "
+        f"{on_sinks.sum(-1).mean():.1%} of a head's attention weight. Keeping them helps all the same: "
+        f"in the chart above, the window then adds {_added[16, 4][1]:.2f} nats and not "
+        f"{_added[16, 0][1]:.2f}. Nearly all of this help is in layer 0: when only layer 0 keeps them, "
+        f"the window adds {added_with_sinks_in_layer_0(model):.2f}. Why the beginning of the text helps "
+        "layer 0 so much is left open here. Attention sinks are common in larger models, but not every "
+        "model has them.",
     )
     return by_distance, on_sinks
 
@@ -313,7 +334,7 @@ def _(AttentionByDistance, by_distance, on_sinks):
         AttentionByDistance(
             by_distance.tolist(),
             16,
-            "Attention weight by distance, six unread passages",
+            "Attention weight by distance, six passages outside the training text",
             sink_weights=on_sinks.tolist(),
             question="Which heads attend beyond the window?",
         ),
@@ -351,11 +372,12 @@ def _(model, seventeen):
         ),
         2,
         f"**{_fresh:.2f}**, against {_all:.2f} with the full context and {_window:.2f} under the window, "
-        "measured where a full window lies behind the token. "
-        f"(W = 64: {_fresh_64:.2f}, {_all_64:.2f}, {_window_64:.2f}.) So 17 characters are nearly all "
-        "that this model needs, and the window did not take away the information. It left the model in "
-        "a state that never occurred in training: position 200 with no past. Reading anew costs 17 "
-        "tokens for each generated one, which gives up the cache of lesson 0.",
+        "measured at tokens with at least W tokens before them. "
+        f"(W = 64: {_fresh_64:.2f} read anew, {_all_64:.2f} with the full context, {_window_64:.2f} "
+        "under the window.) So 17 characters are nearly all that this model needs, and the window did "
+        "not take away the information. It left the model in a state that never occurred in training: "
+        "position 200 with only 16 tokens to attend to. Reading anew costs 17 tokens for each generated "
+        "one, which gives up the cache of lesson 0.",
     )
     return
 
@@ -374,8 +396,8 @@ def _(twins_table):
             "one with full attention and one under a mask of W = 16 (`lessons/data/small_models.md`):\n\n"
             + twins_table()
             + "\n\nEach is good when it is served as it was trained, and each fails when it is served "
-            "the other way. Mistral 7B v0.1 was trained with its window for this reason, as the post "
-            "says. Then eviction is exact, and an engine that does *not* evict wastes memory."
+            "the other way. Mistral 7B v0.1 was trained with its window, so it does not suffer this "
+            "loss. For such a model eviction is exact, and an engine that does *not* evict wastes memory."
         ),
     )
     return
@@ -386,9 +408,9 @@ def _():
     mo.md(r"""
     ## What breaks in the generated text?
 
-    The post names three things that a window should hurt: recall, closing what was opened, and
+    The post names three things that a window should hurt: recall, closing brackets and quotations, and
     avoiding repetition. Our 65 characters have no brackets, but a play opens and closes lines and
-    speeches. The shipped model sampled four texts of 120 characters:
+    speeches. The course's model sampled four texts of 120 characters:
     """)
     return
 
@@ -401,8 +423,8 @@ def _(model, plays_table):
             plays_table(model)
             + "\n\n**Structure breaks**: under the window, lines end and speakers change far too often, "
             "with sinks a little less. **Repetition** goes the other way. This model's greedy texts run "
-            "in circles with the full context and hardly do so under a window: to repeat yourself you "
-            "have to remember what you said. Not every plausible harm is a measured one."
+            "in circles with the full context and hardly do so under a window: to repeat a text, the "
+            "model has to attend to it. So the third expected harm does not show up here."
         ),
     )
     return
@@ -415,8 +437,8 @@ def _():
 
     The README of the post's author promises *bounded memory usage, enabling serving of arbitrarily long
     conversations* (section 15). Take a model with a table of 64 learned positions, like the post's, a
-    prompt of 56 tokens and a window of 20. Nine new tokens work, and never more than 20 KV tokens are
-    held. The tenth does not.
+    prompt of 56 tokens and a window of 20. The engine generates nine tokens and never holds more than
+    20 KV tokens after a step. The tenth token fails.
 
     /// details | What the engine and PyTorch say
 
@@ -472,21 +494,22 @@ def _(keeping_table, model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where it loses: is the cache correctness or a resource?
+    ## Is a KV cache exact state or a resource?
 
-    The post ends with two ways to see a KV cache. As **correctness**, it holds the exact state that the
-    model needs, and every eviction is an error. As a **resource**, each entry takes memory from another
-    request, and evicting an entry that hardly counts is a good trade. This lesson measured the trade:
-    it is free for a model that was trained with the window and bad for one that was not, and recall is
-    lost in both. Engines make the same trade at three sizes: SGLang's radix cache evicts nodes, vLLM
-    evicts blocks, a sliding window evicts tokens. An *adaptive* window would grow for requests that
-    attend far back; this lesson does not build one.
+    The post ends with two ways to see a KV cache. Seen as **correctness**, it is the exact state that
+    the model needs, and every eviction is an error. Seen as a **resource**, each entry takes memory from
+    another request, and evicting an entry that hardly matters is a good trade. This lesson measured the
+    trade. For a model that was trained with the window it is free; for one that was not it is bad.
+    Neither can recall a token that is out of the windows' reach. Eviction comes in two kinds: a sliding
+    window evicts tokens of a running request, and its text changes. SGLang's radix cache evicts nodes
+    and vLLM evicts blocks that no running request uses, which costs only recomputation. An *adaptive*
+    window would grow for requests that attend far back; this lesson does not build one.
 
     ## What you now know
 
     - An evicted token still acts through upper layers: information moves W positions per layer.
     - Measure a window with teacher-forced loss on a good model, and test recall separately. Agreement
-      of sampled texts can say anything.
+      of sampled texts depends on the prompt and on the random draws.
     - Here W = 16 adds 1.42 nats, mostly through layer 0, which averages the whole text.
     - The same 17 characters read anew cost only 0.07 nats: the model lacks training with a window, not
       information.
@@ -497,8 +520,8 @@ def _():
     - **Trained windows:** both engines evict (vLLM's `SlidingWindowManager`, SGLang's `SWAKVPool`) for
       models that were trained with a window: Mistral 7B v0.1 (4,096 in every layer, so information
       reaches about 131,000 tokens back through 32 layers), Gemma 3 (five windowed layers for each full
-      one), gpt-oss (128, every second layer). In the mixed models the full layers still grow, so memory
-      falls only by the share of windowed layers.
+      one), gpt-oss (128, every second layer). In the mixed models the K/V of the full layers still grows,
+      so memory falls only by the share of windowed layers.
     - **StreamingLLM** (Xiao et al., 2023): large models put much weight on the first tokens, and keeping
       four of them saves the fluency of a window at run time. Recall is still lost. Neither engine has a
       flag for it with ordinary models, because evicting the middle of a full-attention model's cache

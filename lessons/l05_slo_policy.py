@@ -17,39 +17,40 @@ def _():
     mo.md(r"""
     # 5 · SLO policy
 
-    *55 minutes. Builds on lesson 2: queues, preemption, starvation. You write three functions. A good
+    *45 minutes. Builds on lesson 2: queues, preemption, starvation. You write three functions. A good
     place to stop is before "Break it".*
 
-    Afterwards you can say how much time a request has to spare, rank requests by their deadlines, choose
-    the running prefill that is preempted, and recognise two ways in which such a choice fails.
+    Afterwards you can compute how much time a request has to spare, rank requests by their deadlines, choose
+    the running prefill to preempt, and recognise two ways in which that choice goes wrong.
 
     ## Should a long prefill give way to an urgent one?
 
-    An engine is prefilling a report of 4,000 tokens. After 50 ms another request arrives: 200 tokens from
+    An engine is prefilling a report of 4,000 tokens. After 50 ms a second request arrives: 200 tokens from
     a voice assistant, whose first token was promised within 100 ms. Such a promise is a *service-level
-    objective*, SLO for short. The share of requests whose promise is kept is the *SLO attainment*. It is
-    the measure of this lesson.
+    objective*, or SLO. The share of requests whose SLO is met is the *SLO attainment*, and it is what this
+    lesson measures.
 
-    The engine computes only prefills; another machine runs the decodes. This split is called
-    *prefill/decode disaggregation*. The post behind this lesson works in the same way, on a
-    [fork of vLLM](https://github.com/adiu19/vllm) that preempts. One *pass* is one forward over one or
-    several whole prompts. To keep the numbers round, a pass takes 10 ms of overhead plus 0.1 ms of
-    arithmetic per token. (This is lesson 1's `max(weight read, arithmetic) + overhead`: the prompts are
-    long enough for the arithmetic to be the larger of the two.) The model has 10 layers. All times are
-    modelled.
+    This lesson grew from a post on preempting prefills, by the author of
+    [adiu19/vllm](https://github.com/adiu19/vllm), a fork of vLLM that does so.
+
+    This engine computes only prefills; the decodes run on other machines. To keep the numbers round, a
+    *pass*, which is one forward over one or more whole prompts, takes 10 ms of overhead plus 0.1 ms of
+    arithmetic per token. (Without K/V to read, lesson 0's cost of a step is
+    `max(weight read, arithmetic) + overhead`. These prompts are long enough for the arithmetic to be the
+    larger of the two.) The model has 10 layers. All times are modelled. Request 0 is the report, request 1 the voice request:
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _():
+    from course.engine_loop import engine_loop
     from course.lesson_data.l05_policy import (
         REPORT_AND_VOICE,
         fitted,
         passes,
         simulated,
         slack_case,
-        ttft_ms,
         your_slack,
     )
     from course.lesson_data.l05_victims import (
@@ -59,11 +60,9 @@ def _():
         victim_decisions,
         victims_by,
     )
-    from nanogpt.slo import policy
     from nanogpt.slo.load import two_tier_load
     from nanogpt.slo.prefill_simulation import simulate
     from nanogpt.slo.variants import (
-        BATCHED,
         BATCHED_WITHOUT_RULE_1,
         ROUND_COST,
         UNPREEMPTED,
@@ -73,7 +72,6 @@ def _():
 
     return (
         AS_PUBLISHED,
-        BATCHED,
         BATCHED_WITHOUT_RULE_1,
         GatePicture,
         REPORT_AND_VOICE,
@@ -81,14 +79,13 @@ def _():
         SlackTimeline,
         UNPREEMPTED,
         doomed_pair,
+        engine_loop,
         fitted,
         passes,
-        policy,
         simulate,
         simulated,
         slack_case,
         starving,
-        ttft_ms,
         two_tier_load,
         under_load,
         victim_decisions,
@@ -99,29 +96,25 @@ def _():
 
 @app.cell(hide_code=True)
 def _(REPORT_AND_VOICE, ROUND_COST, UNPREEMPTED, passes, simulate):
-    left_alone = simulate(REPORT_AND_VOICE, UNPREEMPTED, ROUND_COST)
-    mo.md(passes(left_alone))
-    return (left_alone,)
+    mo.md(passes(simulate(REPORT_AND_VOICE, UNPREEMPTED, ROUND_COST)))
+    return
 
 
 @app.cell(hide_code=True)
-def _(BATCHED, REPORT_AND_VOICE, ROUND_COST, left_alone, simulate, ttft_ms):
-    _stopped = simulate(REPORT_AND_VOICE, BATCHED, ROUND_COST)
-    _report, _later = ttft_ms(left_alone, 0), ttft_ms(_stopped, 0)
+def _():
     predict(
         "l05.price",
-        f"The voice request gets its first token {ttft_ms(left_alone, 1):g} ms after its arrival. Suppose that the report's pass can be aborted at the "
+        "The voice request gets its first token 390 ms after its arrival. Suppose that the report's pass can be aborted at the "
         "next layer and computed again later. How much later does the report get its first token?",
         (
             "30 ms: the pass of the voice request",
-            "About 110 ms: those 30 ms, and the work that is thrown away",
+            "About 110 ms: those 30 ms and the work that is thrown away",
             "About 400 ms: the report is computed twice",
         ),
         1,
-        f"The report's TTFT rises from {_report:g} to {_later:g} ms, by **{_later - _report:g} ms**: "
-        f"{_stopped.passes[0].duration_us / 1000:g} ms of work are thrown away (the pass is aborted at layer {_stopped.decisions[0].layer}), and the report waits "
-        f"{_stopped.passes[1].duration_us / 1000:g} ms. The voice request's TTFT falls from {ttft_ms(left_alone, 1):g} to {ttft_ms(_stopped, 1):g} ms. "
-        "Both deadlines are met. The price depends on the moment: at the ninth layer nearly the whole pass would be lost.",
+        "The report's TTFT rises from 410 to 522 ms, by **112 ms**: 82 ms of work are thrown away (the pass is aborted after two layers), and the report "
+        "waits 30 ms for the voice request. The TTFT of the voice request falls from 390 to 62 ms, and both deadlines are met. "
+        "The price depends on the moment: after nine of ten layers, nearly the whole pass would be lost.",
     )
     return
 
@@ -129,14 +122,32 @@ def _(BATCHED, REPORT_AND_VOICE, ROUND_COST, left_alone, simulate, ttft_ms):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    *How* several GPUs leave a running pass at the same layer is lesson 6. This lesson decides *when* they
-    should. That needs three numbers: how long a prefill will take, how much time the request has to
-    spare, and how urgent that makes it.
+    ## Where the engine preempts
 
+    This is the engine's loop, and the marked line is the one that preempts. In lesson 2 you wrote its
+    `choose_victim`: when the K/V of the running requests no longer fits, it preempts one of them. This
+    lesson builds another reason to preempt, a deadline, and another moment: during `execute`, while the
+    pass runs. (The loop below cannot do that. Lesson 6 builds a way to stop a running pass.)
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.select_victims(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## How long will a prefill take?
 
-    The scheduler has to know before the pass runs. Engines measure a few prompt lengths once and fit a
-    line to them, with a and c chosen for the least squared error:
+    To decide whether a preemption pays, the engine needs three numbers: how long a prefill will take, how
+    much time a request has to spare, and how urgent that makes it.
+
+    The first number has to be known before the pass runs. An engine with such a policy times a few prompt
+    lengths once and fits a line to them by least squares:
 
     ```python
     def fit_ttft(points):  # (tokens, microseconds) of measured prefills
@@ -152,44 +163,25 @@ def _():
 def _(fitted):
     from course.figure import Figure
 
-    _chart, fit_words = fitted()
-    Figure(_chart, "Where does a straight line leave the points?")
-    return (fit_words,)
-
-
-@app.cell(hide_code=True)
-def _(fit_words):
-    mo.md(
-        fit_words
-        + " No pass costs less than nothing, so a fixed cost below zero says that the points bend: in this small model attention, which grows with the square of the prompt, "
-        "is a large part of the work. The paper behind the post fits a cubic for that reason.\n\n"
-        "The post's author measured the TTFT of a 70-billion-parameter model on four A100, for six prompts of 242 to 7,986 tokens, and a line fits it well (R² = 0.9996): "
-        "**0.173 ms per token, and 34 ms**. This is a fit of TTFT over prompt length, for one model on one machine. Its 34 ms contain all that does not grow with the prompt: "
-        "the overhead of the pass, and that of the request (scheduling, messages between processes, sampling). The weight read does not show in it: reading 140 GB at 8 TB/s takes 17 ms, "
-        "as long as the arithmetic of 100 tokens, and the prompts are longer. Fit again for another model, machine or range of lengths: `python -m nanogpt.slo fit_ttft sweep.csv`."
-    )
+    Figure(fitted(), "Where does a straight line miss the points?")
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Why not chunks, as in lesson 1?
+    For our small model the line is 0.0405 ms per token and -0.67 ms per pass. It explains 0.9752 of the
+    variance (R²); a cubic explains 0.9999. A pass cannot cost less than nothing, so the negative constant
+    shows that the points bend: attention grows with the square of the prompt, and in this small model it is
+    a large part of the work. FlowPrefill, the paper behind this lesson's post, fits a cubic for that reason.
 
-    An urgent request can run between two chunks, without any preemption. What does that cost a prompt of
-    4,000 tokens, on the post's line? The fit does not say how much of the 34 ms each chunk pays again. At
-    the least it is nothing: the chunks below have more than 100 tokens, so the weight read hides behind
-    their arithmetic. At the most it is all of it.
-
-    | 4,000 tokens in | prefill, at least | prefill, at most | longest wait for a gap, at most |
-    |:--|--:|--:|--:|
-    | one pass | 726 ms | 726 ms | 726 ms |
-    | chunks of 512 | 726 ms | 965 ms, ×1.33 | 123 ms |
-    | chunks of 128 | 726 ms | 1,784 ms, ×2.46 | 56 ms |
-    | one pass that can be left between two of 80 layers | 726 ms | 726 ms | 9 ms |
-
-    Chunks of 512 are often enough. Preemption is for promises that a chunk would break. While no urgent
-    request arrives it costs only a check at each layer (lesson 6).
+    The post's author measured the TTFT of a model of 70 billion parameters on four A100 GPUs, for six prompts
+    of 242 to 7,986 tokens. There a line fits well (R² = 0.9996): **0.173 ms per token and 34 ms**. The line is
+    fitted to TTFT over prompt length, so the 34 ms contain everything that does not grow with the prompt: the
+    overhead of a pass, and that of a request (scheduling, messages between processes, sampling). The time to
+    read the weights is not visible in this fit: reading 140 GB at 8 TB/s takes 17 ms, as long as the
+    arithmetic of 100 tokens, and all six prompts are longer than that. Fit again for another model, machine or
+    range of lengths: `python -m nanogpt.slo fit_ttft sweep.csv`.
     """)
     return
 
@@ -197,10 +189,43 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## How much time is there to spare?
+    ## Are chunks not enough?
 
-    Two requests of 500 tokens wait. The bar is their predicted prefill of 60 ms, and it begins *now*.
-    Press the arrow: as time passes, the bar moves to the right and the deadline does not.
+    With lesson 1's chunks, an urgent request can run between two chunks, without any preemption. What do
+    chunks cost a prompt of 4,000 tokens on the post's line? The fit does not say how much of the 34 ms every
+    chunk pays again. The lower bound is nothing: these chunks have more than 100 tokens, so their arithmetic
+    hides the weight read. The upper bound is all 34 ms.
+
+    | 4,000 tokens in | prefill, at least | prefill, at most | longest wait until another request can start, at most |
+    |:--|--:|--:|--:|
+    | one pass | 726 ms | 726 ms | 726 ms |
+    | chunks of 512 | 726 ms | 965 ms, ×1.33 | 123 ms |
+    | chunks of 128 | 726 ms | 1,784 ms, ×2.46 | 56 ms |
+    | one pass that can be left between two of 80 layers | 726 ms | 726 ms | 9 ms |
+
+    Chunks suffice where every SLO can bear the wait for one chunk, and chunks of 512 often do. Preemption is
+    for tighter promises. While no urgent request arrives, it costs only a check at each layer (lesson 6).
+
+    **Do separate machines help?** In *prefill/decode disaggregation*, some machines compute prefills and
+    send the K/V to others, which run the decodes. A prefill then never delays a decode, so TTFT and ITL can
+    be tuned separately; the price is the transfer of every prompt's K/V. Its usual measure is *goodput*: requests
+    per second that meet their SLOs. [DistServe](https://hao-ai-lab.github.io/blogs/distserve) reports up to
+    4.48 times the goodput, or SLOs 10.2 times tighter, than the engines it compares with.
+
+    vLLM's documentation states that disaggregation does not raise throughput. So where chunks keep ITL within
+    its SLO, chunks are enough. But on a prefill machine one problem remains: a long prefill still delays an
+    urgent one. The post runs its fork on such a machine.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Slack: how much time is left to spare?
+
+    Two requests of 500 tokens wait. The bar is their predicted prefill of 60 ms, and it begins *now*. Press
+    the right arrow key: as time passes, the bar moves to the right and the deadline stays.
     """)
     return
 
@@ -222,12 +247,12 @@ def _(SlackTimeline, slack_case):
 def _():
     mo.md(r"""
     The time between the end of the bar and the deadline is the **slack**. While a request waits, its slack
-    shrinks by 1 ms per ms. A request with a slack below zero is *doomed*: it misses its deadline even if
+    shrinks by 1 ms per ms. A request whose slack is below zero is *doomed*: it misses its deadline even if
     it runs at once.
 
-    The post defines slack as the time to the deadline minus the predicted TTFT. That is enough for a
-    waiting request. The policy also has to judge the *running* request, to decide whether to preempt it.
-    Which part of its work does a running request still have to pay for?
+    The post defines slack as the time to the deadline minus the predicted TTFT. For a waiting request that
+    is right. But to decide whether to preempt, the policy needs the slack of the *running* request as well.
+    How much of its predicted time does a running request still need?
     """)
     return
 
@@ -271,26 +296,28 @@ def _(SlackTimeline, slack_attempt, your_slack):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The slack of a running request stays the same: each ms that passes is a ms of work done. (A pass
-    computes all its tokens layer by layer, so its progress is counted as 1 token per 0.1 ms.)
+    The slack of a running request stays the same, because each ms that passes also completes 1 ms of its work.
+    (A pass computes all its tokens layer by layer, so no token is done before the end. Its progress is counted
+    as 1 token per 0.1 ms. Once all tokens count as done, `slack` no longer charges the overhead, so in the last
+    10 ms of a pass the slack is up to 10 ms too high.)
 
     ## Which request goes first?
 
-    One number ranks all requests. The post uses **the sign of the slack, divided by the time to the
-    deadline**. The sign says whether the deadline can still be met, and the time says how soon it comes.
+    One score ranks all requests. The post uses **the sign of the slack, divided by the time to the
+    deadline**. The sign says whether the deadline can still be met; the time says how soon it comes.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(policy):
+def _():
     predict(
         "l05.slack_or_deadline",
         "A has its deadline in 400 ms and **1 ms** of slack. B has its deadline in 399 ms and **390 ms** of slack. Which ranks first?",
         ("A: it has no time to lose", "B: its deadline is nearer", "Neither: the scores are equal"),
         1,
-        f"**B**, {policy.edf_score(390_000, 399_000):.6f} against {policy.edf_score(1_000, 400_000):.6f}: the score uses the sign of the slack and not its size. This is earliest deadline first (EDF), with the doomed requests last. Is it wrong? "
-        "A needs 399 ms of computing and B needs 9. Together that is 408 ms, and there are 400, so one of them is late in either order. B first "
+        "**B**, with 0.002506 against 0.002500. The score uses only the sign of the slack, not its size: this is earliest deadline first (EDF), with doomed requests last. "
+        "Is that wrong? A needs 399 ms of computing and B needs 9. Together they need 408 ms, but only 400 ms are left, so one of them is late in either order. EDF "
         "loses A; a ranking by slack would lose B. Neither ranking sees that the two do not fit together.",
     )
     return
@@ -326,11 +353,11 @@ def _():
     after(
         "l05.slack_or_deadline",
         mo.md(r"""
-    Among the doomed requests the order is odd: one that is 200 ms overdue ranks above one that has just
-    missed its deadline. This does no harm, since all of them rank below every request that can be saved.
-    (The paper divides by the **absolute deadline**, counted from the start of the engine. After an hour
-    two deadlines 20 ms apart have the same score to five digits, and a margin between scores means
-    nothing.)
+    Among doomed requests the order is odd: one that is 200 ms overdue ranks above one that has just missed
+    its deadline. This does no harm, because all doomed requests rank below every request that can still be
+    saved. (The paper divides by the **absolute deadline**, counted from the start of the engine. After an
+    hour, two deadlines 20 ms apart then have the same score to five digits, and a margin between scores
+    means nothing.)
     """),
     )
     return
@@ -341,26 +368,29 @@ def _():
     mo.md(r"""
     ## Which running request is preempted?
 
-    One request waits, the **candidate**. Others run, perhaps several in one pass. Every few milliseconds
-    a monitor asks whether to preempt one of them. A preemption throws work away, so a slightly higher
-    score is not enough: the candidate has to be **1.2 times** as urgent as one running request, the
-    **incumbent**. Which running request is the incumbent?
+    One waiting request, the most urgent, is the **candidate**. Other requests run, perhaps several in one
+    pass. Every few milliseconds a *monitor* asks whether to preempt one of them for the candidate. A
+    preemption throws work away, so a slightly higher score is not enough: the candidate has to be **1.2
+    times** as urgent as one running request, the **incumbent**. Which one?
 
-    - **Conservative**, the post's default: the *most* urgent one. All requests of a pass are preempted
-      together, so none of them may be more urgent than the candidate.
-    - **Aggressive**: the *least* urgent one.
+    - **Conservative**, the post's default: the *most* urgent running request, so the candidate has to be more
+      urgent than every running request.
+    - **Aggressive**: the *least* urgent running request.
 
-    In both modes the victim is the least urgent running request. The signs decide before any score is
-    compared:
+    In both modes your function names one victim, the least urgent running request. The engine then aborts the
+    whole pass that the victim is in, so the other requests of that pass lose their work too. The signs of the
+    slack decide before any score is compared:
 
-    | signs | the incumbent can meet its deadline | the incumbent is doomed |
+    | | the incumbent can meet its deadline | the incumbent is doomed |
     |:--|:--|:--|
     | **the candidate can meet its deadline** | preempt if 1.2 times as urgent | preempt: the incumbent is late anyway |
     | **the candidate is doomed** | no preemption | no preemption |
 
-    Two rules protect the running requests. **Rule 1**: a request that was preempted once is immune. **Rule
-    2**: a pass that is past 90 % of its layers runs to its end. The workers see to Rule 2, and your
-    function to Rule 1.
+    Two rules protect running requests. Your function applies **Rule 1**: a request that was preempted once
+    is immune. The workers apply **Rule 2**: a pass that is past 90 % of its layers runs to its end, since an
+    abort would lose nearly all of it. (In the post's fork, a prefill machine also computes one decode, for a
+    request's first token, before it sends the K/V away. By the post, Rule 2 protects that decode too: its
+    abort would throw away a whole prefill for one token.)
     """)
     return
 
@@ -395,8 +425,8 @@ def _():
 @app.cell(hide_code=True)
 def _(GatePicture, victim_attempt, victim_decisions):
     _decisions = victim_decisions(victim_attempt)
-    _whose = "your function" if victim_attempt.started else "the reference: yours is not written yet"
-    mo.md("The answers of `select_victim` cannot be drawn; the check says more.") if _decisions is None else GatePicture(
+    _whose = "your function" if victim_attempt.started else "the reference, until you have written yours"
+    mo.md("The results of `select_victim` cannot be drawn; the check above says why.") if _decisions is None else GatePicture(
         _decisions,
         title=f"Eight moments, by {_whose}",
         question="Is the candidate urgent enough, and do the signs allow a preemption?",
@@ -407,31 +437,31 @@ def _(GatePicture, victim_attempt, victim_decisions):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it
+    ## Break it: two defects in the choice of the victim
 
-    Two defects of the choice, on the engine with round numbers: 10 ms per pass, 0.1 ms per token, 10
-    layers. A bar shows how many layers of a pass were computed.
+    Both exhibits use the engine with round numbers: 10 ms per pass, 0.1 ms per token, 10 layers. A bar shows how
+    many layers of a pass were computed.
 
-    ### Exhibit A: why does neither request get done?
+    ### Exhibit A: why is neither request done?
 
-    Two requests arrive together. Both are doomed: 110 ms of work each, 50 ms of time. The next request
-    arrives ten seconds later. Rule 1 is switched off for now. The policy calls `exhibit_a` to ask whether
-    the candidate outranks the incumbent, and `exhibit_a` returns `candidate > margin * incumbent`.
+    Two requests arrive together, and both are doomed: each has 110 ms of work and 50 ms until its deadline.
+    The next request arrives ten seconds later. Rule 1 is switched off. To compare the candidate with the
+    incumbent, this policy calls `outranks_by_margin`, which looks only at the scores.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def exhibit_a(candidate: float, incumbent: float, margin: float) -> bool:
-    """Whether the candidate, by its score, may take the incumbent's place."""
+def outranks_by_margin(candidate: float, incumbent: float, margin: float) -> bool:
+    """Whether the candidate, by its score, is preferred to the incumbent."""
     return candidate > margin * incumbent
 
 
 @app.cell(hide_code=True)
 def _(BATCHED_WITHOUT_RULE_1, doomed_pair, passes, simulated, victims_by):
     loop = simulated(
-        doomed_pair(), BATCHED_WITHOUT_RULE_1, most=2000, select_victim=victims_by(piece(lambda: exhibit_a))
+        doomed_pair(), BATCHED_WITHOUT_RULE_1, most=2000, select_victim=victims_by(piece(lambda: outranks_by_margin))
     )
     mo.md(passes(loop, 4))
     return
@@ -441,7 +471,7 @@ def _(BATCHED_WITHOUT_RULE_1, doomed_pair, passes, simulated, victims_by):
 def _():
     predict(
         "l05.after_you",
-        "Hundreds of passes, each of them aborted after one layer. **What is broken?**",
+        "Hundreds of passes run, and each is aborted after one layer. **What is broken?**",
         (
             "The interval of 5 ms: the monitor should look less often",
             "The order of the running requests: the wrong one is preempted",
@@ -449,39 +479,34 @@ def _():
             "The waiting queue: preempted requests belong at its end",
         ),
         2,
-        "The scores are negative and nearly equal, and each beats the other's score times 1.2: -0.011 is less urgent than -0.010, but it is above -0.010 × 1.2 = -0.012. So each of the two requests may preempt the other. The signs have to be compared first. "
-        "The post's author met this livelock: **21,360 wasted steps at zero tokens per second**. Rule 1 stops it after one round, but does not remove the cause.",
+        "The scores are negative and nearly equal, and each is above 1.2 times the other. Take -0.011 and -0.010: -0.011 is less urgent, yet it is above 1.2 × -0.010 = -0.012. So each request may preempt the other. The signs have to be compared first. "
+        "The post's author met this loop: **21,360 wasted steps at zero tokens per second**. Rule 1 stops it after one round, but does not remove the cause.",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _(victims_by):
-    after("l05.after_you", exhibit("A", "l05.select_victim", lambda: victims_by(exhibit_a)))
+    after("l05.after_you", exhibit("A", "l05.select_victim", lambda: victims_by(outranks_by_margin)))
     return
 
 
 @app.cell(hide_code=True)
 def _(passes, starving):
-    starved, served = starving()
+    starved = starving()
     mo.md(
         "### Exhibit B: why does the report never finish?\n\n"
-        "A long prompt needs 410 ms and has five seconds. An urgent short request arrives every 300 ms. In this run every single preemption is justified:\n\n"
+        "The report needs 410 ms, and its deadline is five seconds away. An urgent short request arrives every 300 ms. Each preemption in this run is justified:\n\n"
         + passes(starved, 6)
     )
-    return served, starved
+    return
 
 
 @app.cell(hide_code=True)
-def _(served, starved, ttft_ms):
-    def _facts(run):
-        preempted = f"{run.num_preemptions} preemption{'s' * (run.num_preemptions != 1)}"
-        late = sum(not each.attained for each in run.results[1:])
-        return f"{preempted}, {run.wasted_share:.0%} of the computing thrown away, the report's first token after {ttft_ms(run, 0) / 1000:.2f} s, urgent requests late: {late}"
-
+def _():
     predict(
         "l05.never_read",
-        "The margin is there, and the four cases of signs are right. The report finishes only once the urgent requests stop coming. **What is missing?**",
+        "The margin is there, and the four cases of signs are correct. The report finishes only once the urgent requests stop coming. **What is missing?**",
         (
             "Rule 1: a request that was preempted once is immune",
             "Rule 2: a pass past 90 % of its layers finishes",
@@ -489,29 +514,10 @@ def _(served, starved, ttft_ms):
             "A margin of more than 1.2",
         ),
         0,
-        f"This run: {_facts(starved)}. With Rule 1: {_facts(served)}. It is lesson 2b's starvation by strict priority. "
-        "(Rule 2 saves a pass only near its end, one running request is the incumbent in either mode, and a margin of 10 gives as many preemptions.) "
-        "Rule 1 is insurance against such a stream. Lesson 5b measures what it costs on an average day.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l05.never_read",
-        mo.md(r"""
-    ### The exhibits in production
-
-    - [vLLM #25538](https://github.com/vllm-project/vllm/issues/25538): a long request was resumed, and
-      preempted again in the next step.
-    - [vLLM #56843](https://github.com/vllm-project/vllm/pull/56843): a request that had just been resumed
-      could be the next victim. The proposal, closed without a merge, counts `num_preemptions` as Rule 1
-      does, with a bound, so that new requests do not starve in turn.
-    - [vLLM #54644](https://github.com/vllm-project/vllm/issues/54644), an open proposal: the victim should
-      be the request with the fewest computed tokens. vLLM's scheduler preempts when the KV cache is full
-      (lesson 2) and never because a deadline is near.
-    """),
+        "Without Rule 1 there are 12 preemptions, 81 % of the computing is thrown away, and the report gets its first token after 4.05 s. With Rule 1 there is 1 preemption, "
+        "30 % is thrown away, the report gets its first token after 0.77 s, and one urgent request is late. This is lesson 2b's starvation by strict priority. "
+        "(Rule 2 saves a pass only near its end. With one running request both modes are the same, and a margin of 10 gives just as many preemptions as 1.2.) "
+        "Rule 1 is insurance against such a stream; lesson 5b measures what it costs.",
     )
     return
 
@@ -522,13 +528,13 @@ def _():
     ## Does the policy help under load?
 
     Requests arrive at random, four per second for half a minute. The modelled engine has the post's line
-    (34 ms per pass, 0.173 ms per token, 80 layers). Prompts have 675 tokens on average. One request in
-    five is **urgent**: it was promised its first token within 1 to 1.3 times its own prefill time. The
-    others are **generous**, with 3 to 10 times.
+    (34 ms per pass, 0.173 ms per token, 80 layers). Prompts have 675 tokens on average. One request in five
+    is **urgent**: its first token was promised within 1 to 1.3 times its own prefill time. The others are
+    **generous**, with 3 to 10 times.
 
-    The engine works as the post's author built it into vLLM. Your `edf_score` orders the queue, and the
-    waiting requests share one pass, up to 9,000 tokens. While the pass runs, a monitor looks at the
-    waiting requests every 5 ms, and your `slack` and `select_victim` decide whether the pass is aborted.
+    The modelled engine works like the author's fork of vLLM. Your `edf_score` orders the queue, and waiting
+    requests share a pass of up to 9,000 tokens. While the pass runs, the monitor looks at the waiting requests
+    every 5 ms, and your `slack` and `select_victim` decide whether to abort it.
     """)
     return
 
@@ -537,7 +543,7 @@ def _():
 def _():
     predict(
         "l05.worth",
-        "The author measured this on four GPUs, in five paired trials. At four requests per second 38.0 % of the urgent requests were in time without preemption. **How many with it?**",
+        "The author measured this on four GPUs, in five paired trials. At four requests per second and without preemption, 38.0 % of the urgent requests were in time. **How many with preemption?**",
         (
             "About 75 %: the urgent requests go first now",
             "About 50 %: many are doomed when they arrive",
@@ -545,7 +551,7 @@ def _():
             "About 10 %: the aborted work is missing",
         ),
         2,
-        "**37.1 %.** The difference is noise, and it is at most 2.8 points at any of five loads. The author published this null result together with its data (branch `dev-treatment` of the fork).",
+        "**37.1 %.** The difference is noise. At none of the five loads is it more than 2.8 points. The author published this null result with its data (branch `dev-treatment` of the fork).",
     )
     return
 
@@ -562,7 +568,7 @@ def _(
     after(
         "l05.worth",
         mo.md(
-            "Our modelled engine does the same:\n\n"
+            "Our modelled engine gives the same result:\n\n"
             + under_load(
                 two_tier_load(seed=0, requests_per_s=4, duration_s=30),
                 {
@@ -582,19 +588,46 @@ def _():
     after(
         "l05.worth",
         mo.md(r"""
-    ## What you know now
+    ## What you now know
 
-    - The slack of a request is the time to its deadline minus the predicted time of its *remaining* work.
-      Below zero it is doomed.
-    - The score is EDF with the doomed requests last. It does not see whether two requests fit together.
-    - `select_victim` compares signs before scores, since a margin on negative scores lowers the bar. Rule 1
+    - A long prefill *should* give way when another request would otherwise miss its deadline. Here the report
+      pays 112 ms for it.
+    - Slack is the time to the deadline minus the predicted time of the *remaining* work. Below zero, the
+      request is doomed.
+    - The score is EDF with doomed requests last. It does not see whether two requests fit together.
+    - `select_victim` compares signs before scores, because a margin on negative scores lowers the bar. Rule 1
       keeps a stream of urgent requests from starving a long one.
-    - So a long prefill *should* give way: for 112 ms of the report's time, the voice request keeps its
-      promise. The policy is right, it ran under load, and it changed nothing.
-
-    [Lesson 5b](/?file=l05b_repair_ladder.py) finds out why.
+    - Under load the same policy changed nothing.
     """),
     )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## The same in vLLM and SGLang
+
+    Neither engine schedules by deadlines. What comes nearest:
+
+    - **A margin.** SGLang's `--enable-priority-scheduling` preempts a running request only if the priorities
+      differ by more than `--priority-scheduling-preemption-threshold` (10).
+    - **vLLM** preempts only when K/V blocks run out (`_preempt_request` in `vllm/v1/core/sched/scheduler.py`),
+      never for a deadline. `--max-num-queued-tokens` keeps TTFT bounded in another way: it refuses requests.
+    - **Rule 1.** In [vLLM #25538](https://github.com/vllm-project/vllm/issues/25538) a long request was
+      resumed and preempted again in the next step. A proposal,
+      [#56843](https://github.com/vllm-project/vllm/pull/56843), counts `num_preemptions` as Rule 1 does; it
+      was closed without a merge.
+    - **Disaggregation.** vLLM: `--kv-transfer-config` with `kv_role` `kv_producer` or `kv_consumer`. SGLang:
+      `--disaggregation-mode prefill` or `decode`.
+
+    Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.
+
+    ## What comes next
+
+    [Lesson 5b](/?file=l05b_repair_ladder.py) asks why the author's measurement came out as it did, and
+    repairs the engine around the policy.
+    """)
     return
 
 

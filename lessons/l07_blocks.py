@@ -17,18 +17,21 @@ def _():
     mo.md(r"""
     # 7 · Blocks and shared prefixes
 
-    *65 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write six
+    *55 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write five
     short functions.*
 
-    Afterwards you can keep K/V in blocks that several requests may name, find out by a hash what has
-    been computed already, copy, free and evict so that no text notices, and say for which loads all of
-    that pays.
+    Afterwards you can
 
-    ## How much of the memory holds anything?
+    - keep K/V in blocks of fixed size, with a block table for each request,
+    - find the K/V of a shared prefix by hashes, so that the engine computes it only once,
+    - free and evict blocks without changing the text of any request,
+    - say for which workloads this pays, and for which it costs time.
 
-    Until now every request got a *slot*: room for the longest text that there can be, one piece, from
-    its first token on. Here a slot has room for 512 tokens. How long a text will get is not known
-    when it starts, so what else could one reserve?
+    ## How much of the K/V memory holds tokens?
+
+    So far the engine gave each request a *slot*: one contiguous piece of K/V memory with room for
+    the longest text that the model allows, here 512 tokens. The engine reserves the whole slot when
+    the request starts, because nobody knows yet how long the text will get.
     """)
     return
 
@@ -39,22 +42,21 @@ def _():
 
     import torch
 
-    from course.answers import load_policies
-    from course.lesson_data import l07_echoes as echoes
+    from course.engine_loop import engine_loop
     from course.lesson_data import l07_exhibits as exhibits
     from course.lesson_data import l07_measured as measured
     from course.lesson_data import l07_pool as pool
     from course.replay import replays
+    from course.saved_answers import load_policies
     from nanogpt import Engine, load_model
-    from widgets import BlockPool, Curves, PrefixTree, Timeline, whose
+    from widgets import BlockPool, Curves, PrefixTree, whose
 
     return (
         BlockPool,
         Curves,
         Engine,
         PrefixTree,
-        Timeline,
-        echoes,
+        engine_loop,
         exhibits,
         load_model,
         load_policies,
@@ -68,32 +70,43 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(measured):
+def _():
     predict(
         "l07.reserved",
-        "24 short chats, a slot of 512 tokens for each, and they end with about 60. Of the K/V memory "
-        "that is taken while they run, **how much holds tokens**?",
+        "24 short chats each get a slot of 512 tokens, and each is about 60 tokens long when it "
+        "finishes. Of the K/V memory that is reserved while they run, **how much holds tokens**?",
         ("About 60 %", "About 35 %", "About 11 %", "About 2 %"),
         2,
-        measured.reserved_revealed(),
+        "Counted over a run of 24 requests on this engine: **11 %**. They finish with 63 tokens in "
+        "the cache on average, so even a finished text fills only 12 % of its slot, and it was shorter "
+        "before.",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(measured):
+def _():
     after(
         "l07.reserved",
-        mo.md(
-            "The same run with the memory cut into **blocks**, of which a request takes one when its "
-            "tokens reach it:\n\n"
-            + measured.memory_table()
-            + "\n\nWhat is left empty is at most one block less a token for each request. And with longer "
-            "texts? 60 requests that end with 217 tokens on average fill **38.9 %** of their slots and "
-            "**94.9 %** of their blocks of 16. The paper that brought blocks into serving, "
-            "[PagedAttention](https://arxiv.org/abs/2309.06180), found 20 to 38 % in the systems "
-            "before it."
-        ),
+        mo.md(r"""
+            The same run with the memory cut into **blocks**. A request takes another block only when its
+            tokens need it:
+
+            | K/V in | share of the reserved memory that holds tokens |
+            |:--|--:|
+            | a slot for each request | 10.5 % |
+            | blocks of 64 | 71.8 % |
+            | blocks of 16 | 87.5 % |
+            | blocks of 8 | 93.8 % |
+            | blocks of 1 | 100.0 % |
+
+            The waste is at most `block_size` − 1 tokens per request, all of it in the last block. Longer
+            texts waste less of a slot, but still most of it: 60 requests that are 217 tokens long on average
+            when they finish fill **38.9 %** of their slots and **94.9 %** of their blocks of 16.
+            [PagedAttention](https://arxiv.org/abs/2309.06180), the paper that brought blocks into serving,
+            measured 20 % for a system that reserves the full context, and 38 % for one that knows the length
+            of every answer in advance.
+        """),
     )
     return
 
@@ -101,82 +114,21 @@ def _(measured):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Lesson 4 had a first look at such a pool: equal blocks, and for each request a **table** that says in
-    which block its tokens 0 to 7 lie, in which the next eight, and so on. Here you write what decides
-    over the pool.
+    ## A pool of blocks, and a table for each request
 
-    ## Two requests, one beginning
+    The engine cuts the K/V memory once into equal blocks: the **pool**. Each request has a **block
+    table**, a list of block numbers. With blocks of 8, the table's first number says where tokens 0
+    to 7 lie, its second where tokens 8 to 15 lie, and so on. The blocks of a table need not be
+    neighbours, so every free block fits every request.
 
-    Once tables name blocks, nothing says that a block stands in *one* table.
+    Blocks also make memory easy to give back. In lesson 4 a slice of a tensor freed nothing, because
+    a view keeps its whole buffer alive. A block belongs only to the tables that name it. When no
+    table names it any more, the pool can give it to another request, and nothing has to be copied.
 
-    K and V of a token depend on that token and on all tokens before it, and on nothing behind it. So two
-    prompts that begin alike have the same K/V as far as they are alike: a system prompt, the examples
-    in front of a question, a conversation that comes back with one more line. Compute it once, and let
-    both tables name the blocks.
-
-    Only whole blocks are shared. The last one, which is not full, is still being written.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l07.shared",
-        "Two prompts of 150 tokens are alike in their first 100. Blocks hold 16. The second one starts "
-        "when the first is computed. **How many blocks do they share, and how many tokens does the "
-        "second compute?**",
-        (
-            "7 blocks, and it computes 50 tokens",
-            "6 blocks, and it computes 54 tokens",
-            "6 blocks, and it computes 50 tokens",
-            "None: the prompts are not the same",
-        ),
-        1,
-        "100 tokens fill six blocks, and four tokens of the seventh. The other twelve places of that "
-        "block differ, so it is another block: **6 shared, 96 tokens found, 54 computed**, of which "
-        "four stand in both prompts.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l07.shared",
-        mo.md(
-            "| tokens | 0 to 15 | … | 80 to 95 | 96 to 99 | 100 to 111 | behind |\n"
-            "|:--|:--|:--|:--|:--|:--|:--|\n"
-            "| request 0 | block 0 | … | block 5 | block 6 | block 6 | blocks 7 to 9 |\n"
-            "| request 1 | block 0 | … | block 5 | **block 10, again** | block 10 | blocks 11 to 13 |\n\n"
-            "A smaller block shares more of a beginning. You will see below what it costs."
-        ),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l07.whole",
-        "Now a prompt of 160 tokens lies in ten cached blocks of 16, **all of it**. How many tokens does "
-        "the engine compute?",
-        ("None", "1", "16", "160"),
-        2,
-        "Not none: the first new token is drawn from the logits of the last prompt token, and logits are "
-        "not kept. One would do. But its K/V would then be written into the last block, in the "
-        "middle of what others read. Engines that share whole blocks, vLLM and this one, give that "
-        "block up and compute it anew: **16**. With 161 tokens it would be 1.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    Here are six requests on nineteen blocks of eight. Four of them begin with *JULIET: O Romeo, Romeo!
-    Where is*. Press play, and watch three things: how a block gets into two tables; what becomes of
-    blocks when a request is done; and which of them are written over when room is short.
+    Below, six requests run on nineteen blocks of eight tokens. Four of the prompts begin with
+    *JULIET: O Romeo, Romeo! Where is*. Press play, and watch how a block gets into two tables, what
+    happens to the blocks of a finished request, and which blocks are overwritten when the pool is
+    full.
     """)
     return
 
@@ -184,8 +136,8 @@ def _():
 @app.cell
 def _(Engine, load_model, load_policies, pool, replays, torch):
     exact = load_model(dtype=torch.float64)
-    earlier = load_policies("l07_blocks")  # what you wrote in earlier lessons and passed
-    # Runs in a process of its own with functions that are not the reference's.
+    earlier = load_policies("l07_blocks")  # your passed answers from earlier lessons
+    # Functions that are not the reference's run in a process of their own.
     run_with = replays(lambda policies: Engine(exact, pool.SETTINGS, policies), pool.six_requests, 300)
     reference_trace = run_with.reference
     return earlier, exact, reference_trace, run_with
@@ -194,11 +146,11 @@ def _(Engine, load_model, load_policies, pool, replays, torch):
 @app.cell(hide_code=True)
 def _(BlockPool, reference_trace):
     after(
-        "l07.whole",
+        "l07.reserved",
         BlockPool(
             reference_trace.to_json(),
             title="Six requests on nineteen blocks",
-            question="What becomes of a block when the request that computed it is done?",
+            question="What happens to a block when the request that computed it finishes?",
         ),
     )
     return
@@ -207,13 +159,13 @@ def _(BlockPool, reference_trace):
 @app.cell(hide_code=True)
 def _():
     after(
-        "l07.whole",
-        mo.md(
-            "A free block is not wiped. It keeps its K/V and can still be found, until the room is "
-            "needed: request 3 comes four steps after request 0 has left, and finds the first 48 tokens "
-            "of its prompt. So memory that nothing uses is not wasted, it is a cache, and it costs "
-            "nothing to throw it away."
-        ),
+        "l07.reserved",
+        mo.md(r"""
+            A free block is not wiped. It keeps its K/V, and later requests can find it until the pool needs
+            the block for something else. Request 3 starts four steps after request 0 has finished, and finds
+            the first 48 tokens of its own prompt. So free memory serves as a cache. Dropping a cached block
+            costs nothing now, but a later request may have to compute its K/V again.
+        """),
     )
     return
 
@@ -221,12 +173,103 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Six decisions make all of this, a few lines each.
+    ### Where the engine's loop does this
 
-    ## Take and give back
+    `self.cache.transaction(scheduled)` takes blocks for the tokens of a step, evicts cached blocks
+    when no empty ones are left, and undoes both if the step fails. It asks two of the functions that
+    you write in this lesson, `allocate` and `evict_order`. The scheduler asks `block_hashes` and
+    `longest_match` before it admits a request, and `free_table` when a request gives up its K/V.
+    """)
+    return
 
-    A table grows when its tokens need more room than its blocks have. The engine hands you the free
-    blocks, best first: empty ones before those that can still be found.
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.cache.transaction(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Two requests, one prefix
+
+    A block can be in several tables. K and V of a token depend on that token and on all tokens before
+    it, and on nothing after it. So two prompts that begin alike have the same K/V up to the first
+    token that differs. Such prefixes are common: a system prompt, the examples in front of a
+    question, a conversation that comes back with one more message. The engine computes their K/V
+    once, and both tables name the blocks.
+
+    Only full blocks are shared. A request's last block is usually not full, and the request still
+    writes into it.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l07.shared",
+        "Two prompts of 150 tokens have their first 100 tokens in common. Blocks hold 16 tokens. The "
+        "second request starts after the first prompt has been computed. **How many blocks do they "
+        "share, and how many tokens does the second request compute?**",
+        (
+            "7 blocks, and it computes 50 tokens",
+            "6 blocks, and it computes 54 tokens",
+            "6 blocks, and it computes 50 tokens",
+            "None: the prompts are not the same",
+        ),
+        1,
+        "100 tokens fill six blocks, and four places of a seventh. The other twelve tokens of that "
+        "block differ, so it cannot be shared: **6 blocks are shared, 96 tokens are found, and 54 are "
+        "computed**. Four of the 54 are the same in both prompts.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l07.shared",
+        mo.md(r"""
+            | tokens | 0 to 15 | … | 80 to 95 | 96 to 99 | 100 to 111 | 112 to 149 |
+            |:--|:--|:--|:--|:--|:--|:--|
+            | request 0 | block 0 | … | block 5 | block 6 | block 6 | blocks 7 to 9 |
+            | request 1 | block 0 | … | block 5 | **block 10, recomputed** | block 10 | blocks 11 to 13 |
+
+            A smaller block shares more of a prefix. The measurements below show what a small block costs.
+        """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l07.whole",
+        "Now **all** 160 tokens of a prompt lie in ten cached blocks of 16. How many tokens does the "
+        "engine compute?",
+        ("None", "1", "16", "160"),
+        2,
+        "The first new token is sampled from the logits of the last prompt token, and logits are not "
+        "cached. So at least one token has to be computed. Its K/V would be written into the last "
+        "block, which other requests may be reading. Engines that share only whole blocks, such as "
+        "vLLM and this one, therefore leave the last block out of the hit and compute its **16** "
+        "tokens again. Of a prompt of 161 tokens they would compute 1.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Allocating and freeing blocks
+
+    Your five functions make five decisions, and each takes a few lines.
+
+    The first is which blocks to take when a request's tokens no longer fit into the blocks of its table.
+    The engine gives you the free blocks, the best ones first. Empty blocks come before cached ones,
+    which a later request could still find.
     """)
     return
 
@@ -239,7 +282,7 @@ def _():
 
 @app.function
 def allocate(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> list[int] | None:
-    """Return the blocks that a table needs besides its own, or None when too few are free."""
+    """Return the blocks to add to a table, or None when too few are free."""
     raise NotImplementedError("Exercise 7.1: which blocks does the table get?")
 
 
@@ -259,8 +302,9 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    And when a request is done, its table goes. Its blocks may stand in other tables, so each block has a
-    **count**: how many tables name it.
+    The second is which blocks become free when a request finishes or is preempted, and its table is
+    freed. Its blocks may be in other tables too. So each block has a **reference count**: the number of
+    tables that name it.
     """)
     return
 
@@ -273,15 +317,15 @@ def _():
 
 @app.function
 def free_table(ref_counts: list[int], table: list[int]) -> list[int]:
-    """Return the blocks of `table` that are free once it is gone."""
-    raise NotImplementedError("Exercise 7.2: which blocks come free?")
+    """Return the blocks of `table` that are free once the table is gone."""
+    raise NotImplementedError("Exercise 7.2: which blocks become free?")
 
 
 @app.cell(hide_code=True)
 def _():
-    release_attempt = attempt("l07.free_table", lambda: free_table)
-    release_attempt
-    return (release_attempt,)
+    free_table_attempt = attempt("l07.free_table", lambda: free_table)
+    free_table_attempt
+    return (free_table_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -293,17 +337,19 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## By what is a block found?
+    ## Hashing blocks
 
-    A request comes with tokens, and the pool has blocks. To compare the tokens with those of every block
-    would take the longer the more there is to be found. So each full block gets a **hash**, and a
-    dictionary says which block has which.
+    The third decision is how to find a cached block. A request brings tokens, and comparing them with
+    every cached block would take longer with every block that is cached. So each full block gets a **hash**, and a
+    dictionary maps the hash to the block.
 
-    What has to go into it? Two blocks may be exchanged for one another if their K/V is the same. In the run
-    above, request 2 has a block *my love* behind *ROMEO: O, she is*, and request 5 has one behind *JULIET: O
-    Romeo, Romeo! Where is*. The same eight letters, and other K/V, since every letter looked at what stood
-    before it. And the same whole text has other K/V under an *adapter*, a small change to the weights:
-    whatever is not in the tokens comes as a **salt**.
+    What has to go into the hash? One block can stand in for another only if both hold the same K/V. In
+    the run above, request 2 has a block *␣my love*, with the space in front, after *ROMEO: O, she is*,
+    and request 5 has one after *JULIET: O Romeo, Romeo! Where is*. These are the same eight characters
+    with different K/V, because each character attended to all characters before it. The weights matter
+    as well: under an *adapter*, a small change to the weights, the same text has different K/V. The
+    engine describes everything else that changes K/V in one string, the **salt**, and the salt goes into
+    the hash too.
     """)
     return
 
@@ -316,15 +362,15 @@ def _():
 
 @app.function
 def block_hashes(tokens: list[int], size: int, salt: str) -> list[str]:
-    """Return a hash for each full block of `tokens`, which stands for everything up to its end."""
-    raise NotImplementedError("Exercise 7.3: by what is each block found?")
+    """Return one hash for each full block of `tokens`."""
+    raise NotImplementedError("Exercise 7.3: what goes into the hash of a block?")
 
 
 @app.cell(hide_code=True)
 def _():
-    hashes_attempt = attempt("l07.block_hashes", lambda: block_hashes)
-    hashes_attempt
-    return (hashes_attempt,)
+    block_hashes_attempt = attempt("l07.block_hashes", lambda: block_hashes)
+    block_hashes_attempt
+    return (block_hashes_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -336,8 +382,8 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Hashes that name their parents make a tree, though nothing in the pool is one: a list of blocks and a
-    dictionary are all there is.
+    Each hash stands for all blocks before it, so the hashes form a tree: a block's parent is the block
+    before it. The pool itself stores no tree, only a list of blocks and a dictionary.
     """)
     return
 
@@ -348,8 +394,8 @@ def _(PrefixTree, reference_trace):
         "l07.whole",
         PrefixTree(
             reference_trace.to_json(),
-            title="What can be found, each block behind its parent",
-            question="Where do the texts part?",
+            title="The cached blocks as a tree",
+            question="Where do the texts diverge?",
         ),
     )
     return
@@ -358,9 +404,10 @@ def _(PrefixTree, reference_trace):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## What is there already
+    ## Finding the longest cached prefix
 
-    Now a request starts, with the hashes of its blocks. How much of it need not be computed?
+    The fourth decision is which tokens of a request need not be computed when it starts. The engine has
+    the hashes of the request's full blocks.
     """)
     return
 
@@ -375,15 +422,15 @@ def _():
 def longest_match(
     hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
 ) -> tuple[list[int], int]:
-    """Return `(blocks, num_cached)`: what need not be computed, from the first block on."""
-    raise NotImplementedError("Exercise 7.4: how much is there already?")
+    """Return `(blocks, num_cached)`: the blocks that the table begins with, and their tokens."""
+    raise NotImplementedError("Exercise 7.4: how much of the prompt is cached?")
 
 
 @app.cell(hide_code=True)
 def _():
-    match_attempt = attempt("l07.longest_match", lambda: longest_match)
-    match_attempt
-    return (match_attempt,)
+    longest_match_attempt = attempt("l07.longest_match", lambda: longest_match)
+    longest_match_attempt
+    return (longest_match_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -395,60 +442,11 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Before you write
+    ## Evicting cached blocks
 
-    Whole blocks are never written again, so sharing them is safe. But suppose that one prompt is to be
-    answered four times: four requests, one prompt, and its last block half full. All four tables name
-    it, and then the first of them decodes.
-
-    This is an old trick of operating systems, *copy on write*: share until one of them writes. (This
-    engine shares only whole blocks, so in the run at the end of this part every block that is written has
-    a count of 1. The store right below your function shares the half full block, too.)
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l07.copy_on_write")
-    return
-
-
-@app.function
-def copy_on_write(
-    table: list[int], ref_counts: list[int], index: int, free_blocks: list[int]
-) -> tuple[list[int], tuple[int, int] | None]:
-    """Return `(table, copy)`: the table to go on with, and what has to be copied first."""
-    raise NotImplementedError("Exercise 7.5: may this block be written?")
-
-
-@app.cell(hide_code=True)
-def _():
-    writable_attempt = attempt("l07.copy_on_write", lambda: copy_on_write)
-    writable_attempt
-    return (writable_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l07.copy_on_write")
-    return
-
-
-@app.cell(hide_code=True)
-def _(exact, exhibits, writable_attempt):
-    mo.md(exhibits.four_answers(exact, writable_attempt))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ## What gives way
-
-    The pool is full: no block is empty, and a request needs one. Something that could still be found has
-    to go. Look at the tree again before you write: which of its blocks could you lose with the least
-    harm?
+    The last decision is which cached block to evict when a request needs a block and the pool has no
+    empty one. Look at the tree again before you write: which of its blocks could you lose with the
+    least harm?
     """)
     return
 
@@ -461,15 +459,15 @@ def _():
 
 @app.function
 def evict_order(blocks: list[CachedBlock]) -> list[int]:
-    """Return the ids of the blocks that may give way, first the one to go first."""
-    raise NotImplementedError("Exercise 7.6: which block gives way first?")
+    """Return the ids of the blocks that may be evicted, the first to go first."""
+    raise NotImplementedError("Exercise 7.5: which block is evicted first?")
 
 
 @app.cell(hide_code=True)
 def _():
-    order_attempt = attempt("l07.evict_order", lambda: evict_order)
-    order_attempt
-    return (order_attempt,)
+    evict_order_attempt = attempt("l07.evict_order", lambda: evict_order)
+    evict_order_attempt
+    return (evict_order_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -481,36 +479,36 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Your engine, block by block
+    ## Your engine on blocks
 
-    The six requests again, by your functions as far as they are written. In float64, so that no rounding
-    can flip a letter, and at temperature 1, which notices the smallest change: K/V that was found is the K/V
-    that would have been computed, or another text comes out.
+    The six requests run again, with each of your functions that you have written so far. The model runs
+    in float64, so that rounding cannot change a token, and samples at temperature 1, where a small
+    change in K/V soon changes the text. If a request reads K/V that was computed for other tokens, its
+    text differs from the oracle's.
     """)
     return
 
 
 @app.cell
 def _(
-    Timeline,
+    BlockPool,
     allocate_attempt,
+    block_hashes_attempt,
     earlier,
-    hashes_attempt,
-    match_attempt,
-    order_attempt,
+    evict_order_attempt,
+    free_table_attempt,
+    longest_match_attempt,
+    pool,
     reference_trace,
-    release_attempt,
     replace,
     run_with,
-    writable_attempt,
 ):
     attempts = {
         "allocate": allocate_attempt,
-        "free_table": release_attempt,
-        "block_hashes": hashes_attempt,
-        "longest_match": match_attempt,
-        "copy_on_write": writable_attempt,
-        "evict_order": order_attempt,
+        "free_table": free_table_attempt,
+        "block_hashes": block_hashes_attempt,
+        "longest_match": longest_match_attempt,
+        "evict_order": evict_order_attempt,
     }
     yours = replace(
         earlier.policies,
@@ -520,45 +518,19 @@ def _(
     )
     your_trace = run_with(yours)
     started = any(each.started for each in attempts.values())
-    Timeline(
-        your_trace.to_json(),
-        reference_trace.to_json(),
-        yours=started,
-        title="Six requests, four of which begin alike",
-        group="l07",
-        question="Which prompts are computed only from their middle on?",
-    )
-    return attempts, started, your_trace, yours
-
-
-@app.cell(hide_code=True)
-def _(BlockPool, pool, reference_trace, started, your_trace):
     BlockPool(
         your_trace.to_json(),
         reference_trace.to_json(),
         yours=started,
-        title="The pool of that run",
-        group="l07",
-        question="Which block does each request get, and which does it find?",
+        title="The pool while your functions run",
+        question="Which blocks does each request take, and which does it find?",
     ) if your_trace.steps else mo.md(pool.nothing_ran(your_trace))
-    return
-
-
-@app.cell(hide_code=True)
-def _(PrefixTree, pool, started, your_trace):
-    PrefixTree(
-        your_trace.to_json(),
-        yours=started,
-        title="What can be found in that run",
-        group="l07",
-        question="Which texts hang on which beginning?",
-    ) if your_trace.steps else mo.md(pool.nothing_ran(your_trace))
-    return
+    return attempts, started, your_trace, yours
 
 
 @app.cell(hide_code=True)
 def _(attempts, earlier, exact, pool, reference_trace, your_trace):
-    mo.md(pool.run_said(attempts, earlier, exact, your_trace, reference_trace))
+    mo.md(pool.run_report(attempts, earlier, exact, your_trace, reference_trace))
     return
 
 
@@ -567,29 +539,30 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Five defects of a block store. Each gives a wrong text, and none of them crashes. Your engine
-    refuses some of these answers with a sentence; here a store believes them. Look at the symptom, decide
-    what is wrong, then **repair the function in its cell**: what stands below it answers.
+    The three functions below each have a defect. Each one produces wrong text, and none crashes. Your
+    engine would refuse some of their results; the exhibits run on an engine that accepts them. Read the
+    symptom, decide what is wrong, then **repair the function in its cell**: the cells below it run
+    again.
 
-    ### Exhibit A: the beginning of one, the middle of another
+    ### Exhibit A: the start of one prompt, the middle of another
 
-    Three prompts, each of three blocks: a king's, a duke's, and one that begins as the duke's does and goes
-    on as the king's.
+    Three prompts have two full blocks each and a few more tokens. One starts with a king's name, one
+    with a duke's. The third starts with the duke's name and goes on like the king's prompt.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def exhibit_a(tokens, size, salt):
-    """By what each full block is found."""
+def hash_own_tokens(tokens, size, salt):
+    """Return one hash for each full block."""
     ends = range(size, len(tokens) + 1, size)
     return [f"{salt} {tokens[end - size : end]}" for end in ends]
 
 
 @app.cell(hide_code=True)
 def _(exact, exhibits):
-    mo.md(exhibits.behind_another(exact, piece(lambda: exhibit_a))[0])
+    mo.md(exhibits.run_without_parents(exact, piece(lambda: hash_own_tokens))[0])
     return
 
 
@@ -597,48 +570,48 @@ def _(exact, exhibits):
 def _():
     predict(
         "l07.exhibit_a",
-        "The third request finds 32 tokens, and its text is another one. **What is broken?**",
+        "The third request finds 32 tokens, and its text is wrong. **What is broken?**",
         (
-            "It finds a block too few",
-            "It finds a block that was computed behind another beginning",
+            "It finds one block too few",
+            "It finds a block that was computed after a different prefix",
             "The blocks were not full yet",
-            "Two different blocks have one number",
+            "Two different blocks have the same number",
         ),
         1,
-        "The letters of its second block stand in the king's prompt too, behind a king. There every letter "
-        "looked at the king. The hash has to name the parent, and by it everything before. (A block too few "
-        "costs time and no text.)",
+        "The tokens of its second block are in the king's prompt too, but after the king's first block, "
+        "and there they attended to the king's name. The hash has to include the parent's hash, and "
+        "through it all tokens before. (Finding one block too few would cost time and change no text.)",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after("l07.exhibit_a", exhibit("A", "l07.block_hashes", lambda: exhibit_a))
+    after("l07.exhibit_a", exhibit("A", "l07.block_hashes", lambda: hash_own_tokens))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: two in one block
+    ### Exhibit B: one request finishes
 
-    This store shares a last block that is not full, too: the second request begins as the first one does
-    and finds a part of its last block, while the first goes on.
+    The prompts of two requests begin alike. The first request finishes soon. Then a third request
+    arrives and needs blocks.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def exhibit_b(table, ref_counts, index, free_blocks):
-    """The table to write block number `index` of, and what has to be copied first."""
-    return table, None
+def free_whole_table(ref_counts, table):
+    """Return the blocks of `table` that are free once the table is gone."""
+    return table
 
 
 @app.cell(hide_code=True)
 def _(exact, exhibits):
-    mo.md(exhibits.two_in_one_block(exact, piece(lambda: exhibit_b))[0])
+    mo.md(exhibits.run_one_leaves(exact, piece(lambda: free_whole_table))[0])
     return
 
 
@@ -646,128 +619,84 @@ def _(exact, exhibits):
 def _():
     predict(
         "l07.exhibit_b",
-        "Both texts go wrong, the one that was there first as well. **What is broken?**",
+        "The text of request 1, which stayed, goes wrong in the middle. **What is broken?**",
         (
-            "The second request was given too much",
-            "Both write their own tokens into one block",
-            "The first request lost its block",
-            "The hashes collide",
+            "Its blocks were given to the third request",
+            "The third request has too few blocks",
+            "It was preempted",
+            "The first request had not finished",
         ),
-        1,
-        "Each of them writes what it computes into the next free place, and it is the same place. A block that "
-        "another table names has to be copied before it is written. (What the second found was right when it "
-        "was found.)",
+        0,
+        "Two tables named the first blocks. When one table was freed, these blocks were freed although "
+        "the other table still named them. The third request got them and overwrote them. A block is free "
+        "only when no table names it. (A preempted request would come back with the right text.)",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after("l07.exhibit_b", exhibit("B", "l07.copy_on_write", lambda: exhibit_b))
+    after("l07.exhibit_b", exhibit("B", "l07.free_table", lambda: free_whole_table))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit C: one leaves
+    ### Exhibit C: a step that fails
 
-    Two requests begin alike. The first one is done soon; then a third comes and needs room.
+    There are two prompts. The step that computes the second one ends with logits that are not finite, so
+    the engine discards the step, K/V included, and runs it again. A step is *committed* when its results
+    are kept. `num_findable_blocks` returns how many blocks of a request other requests can find while a
+    step runs. Before the step, `num_computed_tokens` tokens of the request were committed. The step
+    computes `num_scheduled_tokens` more.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def exhibit_c(ref_counts, table):
-    """Which blocks of a table are free once it is gone."""
-    return table
+def num_findable_blocks(num_computed_tokens, num_scheduled_tokens, size):
+    """Return how many blocks of a request can be found while a step runs."""
+    return (num_computed_tokens + num_scheduled_tokens) // size
 
 
 @app.cell(hide_code=True)
 def _(exact, exhibits):
-    mo.md(exhibits.one_leaves(exact, piece(lambda: exhibit_c))[0])
-    return
+    _symptoms, is_exhibit_c_right = exhibits.run_a_failed_step(
+        exact, piece(lambda: num_findable_blocks)
+    )
+    mo.md(_symptoms)
+    return (is_exhibit_c_right,)
 
 
 @app.cell(hide_code=True)
 def _():
     predict(
         "l07.exhibit_c",
-        "The text of the request that stayed turns into something else in its middle. **What is broken?**",
-        (
-            "Its blocks were given to the third request",
-            "The third request has too few blocks",
-            "It was preempted",
-            "The first request was not done",
-        ),
-        0,
-        "Two tables named the first block. When one of them went, the block was freed under the other, taken by "
-        "the third request, and written over. The count says when a block is free: when no table is left. "
-        "(A preempted request would come back with the right text.)",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after("l07.exhibit_c", exhibit("C", "l07.free_table", lambda: exhibit_c))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit D: a step that fails
-
-    Two prompts. The step that reads the second one ends in numbers that are not finite: nothing of it is
-    committed, and it is done again. `exhibit_d` says how many of a request's blocks can be found while a
-    step is under way: `num_committed` tokens were there before it, and it computes `num_new`.
-    <span data-yours="exhibit"></span>
-    """)
-    return
-
-
-@app.function
-def exhibit_d(num_committed, num_new, size):
-    """How many blocks of a request can be found while a step computes `num_new` tokens of it."""
-    return (num_committed + num_new) // size
-
-
-@app.cell(hide_code=True)
-def _(exact, exhibits):
-    _said, exhibit_d_whole = exhibits.a_step_that_fails(exact, piece(lambda: exhibit_d))
-    mo.md(_said)
-    return (exhibit_d_whole,)
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l07.exhibit_d",
-        "Done again, the second request finds 48 tokens of its own prompt. They were never computed. **What is broken?**",
+        "When the step runs again, the second request finds 48 tokens of its own prompt. They were never computed. **What is broken?**",
         (
             "The request may not find its own blocks",
-            "The step must not be done again",
-            "Blocks can be found before what is in them has been committed",
+            "The step must not run again",
+            "Blocks can be found before their K/V is committed",
             "The hashes are those of another prompt",
         ),
         2,
-        "The blocks had their hashes as soon as they were taken. Then the step failed, and what was found by them was "
-        "whatever lay there. Only what a committed step has computed may be found: `num_committed // size`. "
-        "(The hashes are the right ones for what should have lain there.)",
+        "The blocks could be found as soon as they were allocated. Then the step failed, and their hashes "
+        "led to K/V that was never computed. Only tokens of committed steps may be found: "
+        "`num_computed_tokens // size` blocks. (The hashes are right for the K/V that should be there.)",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(exhibit_d_whole):
+def _(is_exhibit_c_right):
     after(
-        "l07.exhibit_d",
+        "l07.exhibit_c",
         mo.md(
-            "**Repaired.** What can be found is there."
-            if exhibit_d_whole
-            else "**Still broken.** Something can be found that is not there."
+            "**Repaired.** Every block that can be found holds its K/V."
+            if is_exhibit_c_right
+            else "**Still broken.** A block whose K/V was never computed can still be found."
         ),
     )
     return
@@ -776,59 +705,11 @@ def _(exhibit_d_whole):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit E: one prompt, two adapters
+    ## What sharing gains, and where blocks lose
 
-    The same prompt for the model as it is, and for the model with an adapter, from one store. The engine
-    hands the adapter's name over as the salt.
-    <span data-yours="exhibit"></span>
-    """)
-    return
-
-
-@app.function
-def exhibit_e(tokens, size, salt):
-    """By what each full block is found."""
-    return [str(tokens[:end]) for end in range(size, len(tokens) + 1, size)]
-
-
-@app.cell(hide_code=True)
-def _(exact, exhibits):
-    mo.md(exhibits.two_adapters(exact, piece(lambda: exhibit_e))[0])
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l07.exhibit_e",
-        "The second request finds its whole prompt but the end, and goes on as no model would. **What is broken?**",
-        (
-            "A block was shared before it was full",
-            "Tokens alone do not say what K/V is",
-            "The adapter was loaded too late",
-            "A parent is missing from the hash",
-        ),
-        1,
-        "All tokens are in the hash, and it is still not enough: K/V comes from weights, and these are others. "
-        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens. (Only "
-        "full blocks have a hash here, and the parents are in it: all tokens up to its block's end.)",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after("l07.exhibit_e", exhibit("E", "l07.block_hashes", lambda: exhibit_e))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ## Measure it, including where it loses
-
-    **One system prompt for sixteen.** 300 tokens in front of each, and 20 of its own. Counted, in slots
-    and in blocks by your functions.
+    **One system prompt for sixteen requests.** All prompts begin with the same 300 tokens
+    and end with 20 of their own. Tokens computed and memory used, in slots and in blocks with your
+    functions:
     """)
     return
 
@@ -842,11 +723,13 @@ def _(measured, started, whose, yours):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    In the last row the gain is smaller: a block can be found once the step that computed it has committed,
-    so requests that start in the same step compute the same prompt side by side.
+    When all sixteen arrive at once, the gain is smaller. A block can be found only after the step that
+    computed it has committed, so requests that start in the same step compute the same prefix side by
+    side.
 
-    **How large should a block be?** 24 requests behind a text of 60, 110 or 150 tokens. A small block
-    follows a beginning to its end and leaves little empty; what speaks against it stands further down.
+    **The block size.** 24 requests have a system prompt of 60, 110 or 150 tokens. A small block follows a
+    shared prefix closer to its end and leaves less memory empty. A small block also has a cost, which is
+    measured under *Where blocks lose*.
     """)
     return
 
@@ -857,7 +740,7 @@ def _(Curves, measured):
         measured.size_series(),
         ("block size, tokens", ""),
         ("share", "%"),
-        "What a block size finds, and what it leaves empty",
+        "Tokens found and memory used, by block size",
         log_x=True,
         source="counted",
         question="How large can a block be before much is lost?",
@@ -868,11 +751,10 @@ def _(Curves, measured):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **And the first token?** A prompt of 500 tokens that begins like one before, in blocks of 16, on one
-    thread of a CPU. CPU time, median of 21 repeats. The last column, the share of the time when nothing is
-    found, says more than the milliseconds.
+    **Time to first token.** A prompt of 500 tokens begins like an earlier one. Blocks of 16, one thread
+    of a CPU, CPU time, median of 21 repeats. The last column is relative to a prompt that finds nothing.
 
-    | tokens in common | found | TTFT, ms | share |
+    | tokens in common | found | TTFT, ms | relative |
     |--:|--:|--:|--:|
     | 0 | 0 | 29.0 | 1 |
     | 125 | 112 | 24.1 | 0.83 |
@@ -881,29 +763,30 @@ def _():
     | 450 | 448 | 7.2 | 0.25 |
     | 499 | 496 | 4.0 | 0.14 |
 
-    The gain is the prefill that is not run. Decodes get nothing from it: each of them reads all the K/V
-    that it would have read anyway. A load of short prompts and long answers hardly notices.
+    The gain is the prefill that the engine skips. Decodes gain nothing, since each of them reads the same
+    K/V with or without sharing. A workload of short prompts and long answers hardly benefits.
 
-    **A preempted request comes back.** In lesson 2 it had to compute everything again. Its blocks were
-    free meanwhile, and free is not gone. Six requests that grow beyond 256 KV tokens:
+    **After a preemption.** In lesson 2 a preempted request recomputed everything. In blocks, its K/V
+    stays in the pool until another request takes the blocks. Six requests that outgrow 256 KV tokens:
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _(measured, started, whose, yours):
-    mo.md(measured.preempted(yours, whose(started)))
+    mo.md(measured.preempted_table(yours, whose(started)))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    What it still computes again was written over by those for which it had to leave: they needed the room.
-    Without sharing, blocks save next to nothing here.
+    The tokens in the last row were recomputed because other requests had overwritten their blocks. Those
+    requests needed the memory; that is why a request was preempted. Blocks that are not shared (second
+    row) save almost nothing here.
 
-    **And when nothing is shared?** Then tables are all cost. The same loads in slots and in blocks, no two
-    texts alike; time over that of slots, median of 21 repeats:
+    **Where blocks lose.** If no two prompts have a prefix in common, tables only cost time. The same
+    workloads in slots and in blocks; time relative to slots, median of 21 repeats:
 
     | K/V in | 8 decodes | decodes and chunks | 4 long texts |
     |:--|--:|--:|--:|
@@ -913,16 +796,17 @@ def _():
     | blocks of 64 | 1.00 | 1.04 | 1.05 |
     | blocks of 16, scattered | 1.19 | 1.31 | 1.30 |
 
-    The spreads of single repeats are wider than most of what lies between the rows (0.6 to 2.0; the project's
-    `docs/benchmarks.md` has them all). Two rows stand out. Blocks of one token have a table as long as the
-    text, and pay about a tenth. And *scattered*: while a pool has room, this engine takes neighbours, and
-    attention reads them where they lie. In a pool that has been in use for long a table's blocks lie
-    anywhere, and on this CPU each layer copies them together first: **a fifth to a third more**. A GPU's
-    kernel follows the table instead; the PagedAttention paper counts 20 to 26 % more for its attention
-    (section 7.1), and a faster server all the same.
+    Single repeats spread from 0.6 to 2.0, more than most rows differ (`docs/benchmarks.md` has them all).
+    Two rows stand out. With blocks of one token the table is as long as the text, which costs about a
+    tenth. In the row *scattered* a request's blocks lie anywhere in the pool, as they do after long use.
+    On the CPU each layer has to gather such blocks into one tensor, which costs **19 to 31 % more
+    time**. While the pool has room, this engine avoids the copy: it takes neighbouring blocks, and
+    attention reads them in place. A GPU kernel follows the table instead of copying. The PagedAttention
+    paper reports 20 to 26 % more time
+    for its attention kernel (section 7.1), and a faster server all the same.
 
-    So blocks pay by what they let in, and by what they find. Where memory is plenty and prompts are all
-    different, a slot does as well, or better.
+    So blocks pay when more requests fit into memory, or when prefixes are found. Where memory is ample
+    and all prompts differ, a slot is as good or better.
     """)
     return
 
@@ -930,59 +814,83 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## How production engines do it
+    ## What you now know
 
-    - **vLLM** has your functions almost one by one, in `vllm/v1/core/`, but for `copy_on_write`: it shares full
-      blocks alone ([its design page](https://docs.vllm.ai/en/latest/design/prefix_caching/)). Its hash is of
-      the parent's hash, the block's tokens and *extra keys* (adapter, images, salt). `get_computed_blocks`
-      looks for at most `num_tokens - 1` tokens and says in a comment that this can cost a whole block: your
-      third prediction.
-    - **What gives way there:** freed blocks go to the tail of the free queue *in reverse order*, so the end of
-      a text gives way before its beginning, as the
-      [first proposal](https://github.com/vllm-project/vllm/issues/2614) had it: count, then age, then depth.
-    - **Under a sliding window** a block goes back once no token in it is seen, and a newcomer needs only the
-      blocks that are still seen, not all from the first on: `SlidingWindowManager` in vLLM, and this engine
-      with `sliding_window` beside `block_size`.
-    - **One thing is done otherwise.** vLLM gives a full block its hash when it is *taken*, before it is computed, so
-      requests that start in one step share already.
-    - **SGLang** keeps a radix tree over the tokens
-      ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)). A node holds a run of
-      tokens and is split where texts part; `lock_ref` is your count, and leaves that nothing locks are evicted
-      first. With pages of one token nothing of a beginning is lost to rounding.
-    - **It leaks.** A first token that comes early says that another user has sent this prompt before, and a
-      guesser can find out a prompt piece by piece
-      ([InputSnatch](https://arxiv.org/abs/2411.18191); CVE-2025-46570 of vLLM). So vLLM
-      takes a [`cache_salt`](https://github.com/vllm-project/vllm/pull/17045) with a request and hashes it into
-      the first block: only those who know the same salt share. SGLang's `extra_key` does the same. It is
-      your `salt`.
-    - **A hash may collide**, and then a request reads K/V of another text, without an error. Hence the 128
-      bits of your task.
+    - A slot reserves memory for the longest text, and short chats used 11 % of it. Blocks waste at most
+      `block_size` − 1 tokens per request.
+    - A block table says where a request's tokens lie. A block is free when no table names it, and a free
+      block is still a cache until the pool needs it.
+    - A block's hash covers its tokens, all tokens before it, and a salt, so that equal hashes mean equal
+      K/V. A block can be found only when the step that computed it has committed.
+    - A hit ends at the first missing block and leaves at least one token to compute. Eviction takes the
+      least recently used block that no table names, and the end of a text before its beginning.
+    - Sharing saves prefill and recomputation. It does not make decodes faster, and gains nothing where
+      all prompts differ.
 
-    The defects of the museum are out there, too:
-    """)
-    return
+    ## The same in vLLM and SGLang
 
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
-@app.cell(hide_code=True)
-def _(echoes):
-    mo.md(echoes.ECHOES)
-    return
+    | | vLLM, `vllm/v1/core/` | SGLang, `srt/mem_cache/` |
+    |:--|:--|:--|
+    | `allocate`, `free_table` | `KVCacheManager.allocate_slots`, `free` | the radix cache, with `lock_ref` as the reference count |
+    | `block_hashes` | `hash_block_tokens`: parent hash, tokens, extra keys (adapter, images, salt) | no hashes: a tree over the tokens |
+    | `longest_match` | `get_computed_blocks`, at most `num_tokens - 1` tokens | the longest path in the tree |
+    | `evict_order` | `free_block_queue` in `BlockPool`: blocks without a hash first, then least recently used, and the end of a text first | `--radix-eviction-policy lru`: leaves without locks first |
+    | block size | 16, `--block-size` | 1, `--page-size` |
 
+    - **Prefix caching is on by default in both.** vLLM hashes with `--prefix-caching-hash-algo sha256`.
+      It does not compare tokens after a hash matches, so a collision would give a request another text's
+      K/V. 128 bits prevent accidental collisions; SHA-256 also prevents computed ones.
+    - **SGLang** keeps a radix tree
+      ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)), in 0.5.23
+      `UnifiedRadixCache`. A node holds a run of tokens and is split where texts diverge. vLLM evicts
+      blocks, SGLang evicts nodes. With pages of one token, a prefix is shared to its last token.
+      `--disable-radix-cache` turns the cache off.
+    - **vLLM registers a block's hash when it allocates the block**, before the pass computes it. So even
+      requests that start in the same step can share. This is safe because vLLM does not discard a
+      pass and repeat it. The engine of exhibit C does.
+    - **Copy-on-write**: this engine shares only full blocks, so it never copies one. vLLM V1 does the same,
+      except for models that mix kinds of attention: there a hit may end inside a block, which is copied.
+    - **With a sliding window** vLLM's `SlidingWindowManager` frees a block once no token in it is visible,
+      and a hit needs only the blocks that are still visible. This engine does the same with
+      `sliding_window` and `block_size`.
+    - **A shared cache leaks timing.** A fast first token tells a user that somebody has sent this prefix
+      before, and a prompt can be guessed piece by piece ([InputSnatch](https://arxiv.org/abs/2411.18191);
+      CVE-2025-46570 of vLLM). vLLM's request field
+      [`cache_salt`](https://github.com/vllm-project/vllm/pull/17045) limits sharing to requests with the
+      same salt; SGLang's field is `extra_key`.
 
-@app.cell(hide_code=True)
-def _(echoes):
-    mo.md("Two more, for which there was no room:\n" + echoes.MORE)
-    return
+    /// details | The defects of the exhibits, and three more, in real engines
+    - **A hash without its parent.** [AIBrix #2329](https://github.com/vllm-project/aibrix/issues/2329):
+      keys were compared only by their last block and the number of blocks. The report names leaks between
+      tenants as a possible result.
+    - **Freed while in use.** [SGLang #35501](https://github.com/sgl-project/sglang/pull/35501): two
+      indices named one slot, and freeing one of them gave the slot away.
+      [vLLM #45357](https://github.com/vllm-project/vllm/pull/45357) keeps the blocks of a finished request
+      until no pass can write into them any more.
+    - **Found before it is computed.** [vLLM #29387](https://github.com/vllm-project/vllm/pull/29387): two
+      requests ran in one step. The second treated tokens as computed although the first was only about to
+      compute them.
+    - **A salt left out.** [vLLM #3264](https://github.com/vllm-project/vllm/issues/3264): the adapter was
+      not in the hash, so requests of two adapters shared K/V.
+      [SGLang-Omni #260](https://github.com/sgl-project/sglang-omni/pull/260): all images have the same
+      placeholder tokens, so different images shared K/V. 22 of 50 questions about images were answered
+      correctly; with the image's hash in the key, 30 were.
+    - **Python's `hash()`.** [vLLM #12621](https://github.com/vllm-project/vllm/pull/12621): since Python
+      3.12 `hash(None)` is the same in every process, so colliding texts could be computed in advance.
+      [vLLM #15297](https://github.com/vllm-project/vllm/pull/15297) brought SHA-256.
+    - **Parents evicted before children.**
+      [llm-d-inference-sim #704](https://github.com/llm-d/llm-d-inference-sim/issues/704): of three equally
+      old blocks of one request, the first was evicted in 144 of 200 runs, and the two after it could
+      never be found again.
+    ///
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What comes next
 
-    A shared prefix saves prefill, and decodes gain nothing: each new token still takes a pass of its own.
-    In [lesson 8](/?file=l08_speculation.py) a small model guesses several tokens, the large one judges them
-    in one pass, and the text is distributed exactly as if nothing had been guessed.
+    A shared prefix saves prefill, but each new token still takes a pass of its own. In
+    [lesson 8](/?file=l08_speculation.py) a small model drafts several tokens, and the large one checks
+    them in one pass, without changing the distribution of the text.
     """)
     return
 

@@ -23,18 +23,28 @@ def _():
     mo.md(r"""
     # 10 · Your engine, served
 
-    *55 minutes. Builds on lessons 1 and 2; what you passed in the others comes along. You write three
-    functions.*
+    *45 minutes. Builds on lessons 1 and 2, and uses the functions that you wrote in all others. You write
+    three functions.*
 
-    Afterwards your engine answers real clients over HTTP, streaming, as the OpenAI API has it. You can say
-    when a server should refuse, what it may send at a given moment, and what becomes of a request whose
-    reader has gone. And you will have measured what all your parts are worth together.
+    Afterwards you can
 
-    ## What stands between a socket and a step?
+    - serve your engine over HTTP, so that `curl` and OpenAI's clients stream from it,
+    - decide which requests a server admits, which text it may send, and what it does when a client
+      disconnects,
+    - measure goodput and p99 TTFT against the request rate, and find the load that an engine can take,
+    - go from a symptom in production to a metric and to its cause.
 
-    Your engine serves a list of requests that is there when it starts. The world is less polite. Clients
-    come when they like, more of them than there is room for, and read slowly. Some close the window in the
-    middle of a sentence. And each of them speaks HTTP.
+    ## How much load can your engine take?
+
+    So far your engine was given a list of requests. Real clients connect over HTTP whenever they like.
+    Some read slowly, some disconnect in the middle of a sentence, and together they may send more than
+    the engine can serve. How much can it take, and what should a server do with the rest?
+
+    The cells below build one engine from all your functions that passed their checks, in every lesson.
+    Where one is missing, the course's reference stands in. The engine calls some of them only under a
+    setting that you may add: `executor="fused"` for lesson 3, `sliding_window=48` for lesson 4,
+    `block_size=16` for lesson 7. Then a server starts on 127.0.0.1, answers one request and stops. You
+    see the answer as `curl` prints it.
     """)
     return
 
@@ -44,84 +54,100 @@ def _():
     import inspect
     import textwrap
 
-    from course.answers import load_policies
+    from course.engine_loop import engine_loop
     from course.figure import Figure
-    from course.lesson_data import l10_clients as clients
     from course.lesson_data import l10_exhibits as exhibits
-    from course.lesson_data import l10_served as stories
+    from course.lesson_data.l10_clients import Call, serve_calls
+    from course.lesson_data.l10_load import limited, load_chart
+    from course.lesson_data.l10_served import (
+        LINES,
+        card_table,
+        clients_table,
+        contest_chart,
+        contest_table,
+        curl_answer,
+        disconnect_table,
+        engine_maker,
+        overload_table,
+        played,
+        server_policies,
+        standing,
+        stream_table,
+        whose_policies,
+    )
+    from course.saved_answers import load_policies
     from nanogpt import EngineConfig
+    from nanogpt.server import server_policies as reference
     from nanogpt.server.engine_thread import EngineThread
     from widgets import Timeline
 
     return (
+        Call,
         EngineConfig,
         EngineThread,
         Figure,
+        LINES,
         Timeline,
-        clients,
+        card_table,
+        clients_table,
+        contest_chart,
+        contest_table,
+        curl_answer,
+        disconnect_table,
+        engine_loop,
+        engine_maker,
         exhibits,
         inspect,
+        limited,
+        load_chart,
         load_policies,
-        stories,
+        overload_table,
+        played,
+        reference,
+        serve_calls,
+        server_policies,
+        standing,
+        stream_table,
         textwrap,
+        whose_policies,
     )
+
+
+@app.cell
+def _(EngineConfig, engine_maker, load_policies):
+    settings = EngineConfig(token_budget=32, max_kv_tokens=400, max_batch_size=4, keep_steps=2_000)
+    earlier = load_policies("l10_capstone")  # every answer that you passed, checked once more
+    make_engine = engine_maker(settings, earlier.policies)
+    return earlier, make_engine
 
 
 @app.cell(hide_code=True)
-def _():
-    predict(
-        "l10.http_cost",
-        "32 clients stream from one engine on a CPU. Each token becomes JSON in a server-sent event, and "
-        "Python runs one thread at a time. How much longer do all the texts take **than in the bare "
-        "engine**?",
-        ("About a tenth", "About a third", "About a half", "Twice as long"),
-        0,
-        "About a tenth: **1.08** times as long at 32 clients, and 1.06 at one. An event is little work "
-        "beside a step, and while the engine multiplies matrices Python's lock is free: the two threads "
-        "hardly meet.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l10.leaver",
-        "A client closes its connection in mid-stream, while a step computes. Its request holds K/V of "
-        "some 30 tokens. **When may this room be given to another request?**",
-        (
-            "At once: nothing reads them any more",
-            "When the step is over",
-            "When its text is done",
-            "When a timeout has passed",
-        ),
-        1,
-        "When the step is over: a matter of milliseconds. The step was planned with this request, and reads "
-        "and writes its K/V until it has committed. Earlier is a defect, which you will meet below, and so "
-        "is later: nothing reads the text, so each further step of it is taken from the others.",
-    )
+def _(curl_answer, make_engine):
+    mo.Html(curl_answer(make_engine))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## The road of a request
+    Your engine wrote the `text` in the last lines. Everything around it comes from the server, which the
+    rest of this page is about.
+
+    ## From a socket to a step
 
     ```text
-    clients <== HTTP ==> event loop: uvicorn, Starlette
+    clients <== HTTP ==> event loop (uvicorn, Starlette)
                             |                  ^
     10.1 admission_control  |                  |  10.2 stream_delta
-      10.3 on_disconnect    |                  |
-                            | commands         | text
+    10.3 on_disconnect      | commands         | text
                             v                  |
-                        SimpleQueue --> engine's thread: plan, run, sample, record
+                        SimpleQueue --> engine's thread: Engine.step, again and again
     ```
 
-    Two threads. The **event loop** speaks with all the clients and never computes. The **engine's thread**
-    computes and never touches a socket. Between them is a queue of commands, and the engine takes them
-    **between two steps** only. That is why there is not one lock in it. This is the whole loop, as it
-    stands in `nanogpt/server/engine_thread.py`:
+    The server has two threads. The **event loop** talks to all clients and never computes. The **engine's
+    thread** runs steps and never touches a socket. Submit and abort are commands in a queue, and the
+    engine's thread carries them out only **between two steps**. So no other thread touches the engine,
+    and the server needs no lock. This is the whole loop, from `nanogpt/server/engine_thread.py`:
     """)
     return
 
@@ -135,22 +161,71 @@ def _(EngineThread, inspect, textwrap):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    With nothing to serve it sleeps in `get`. A token that a step has given goes back to the event loop,
-    and from there to its client as a *server-sent event*: a line that begins with `data:`, with JSON
-    behind it, and an empty line.
+    `_carry_out` takes commands until the next step is due, and sleeps while there is nothing to serve.
+    `_step` calls `Engine.step`, which you see below. Its marked line records which request got which
+    tokens. The server then turns new tokens into text and sends it as *server-sent events*: a line
+    `data: {...}` and an empty line. In this lesson you decide which requests get into this loop, which
+    text goes out after the marked line, and when an abandoned request leaves.
+    """)
+    return
 
-    On this road three decisions are yours.
 
-    ## Which requests come in?
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.recorder.record(")
+    return
 
-    A queue in front of an engine looks kind: none is sent away. But when requests come faster than they
-    are served, each waits longer than the one before it, until all of them wait longer than anyone reads.
-    So a server has a limit, and answers **429** beyond it: too many requests. With it goes `Retry-After`,
-    a number of seconds. A good client believes it: OpenAI's own waits just so long, up to two minutes, and
-    gives up when it is told more.
 
-    So the number has to be worth something. When will there be a place? When the first of those that run
-    is done. They share what the engine gives.
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l10.http_cost",
+        "32 clients stream from one engine on a CPU. Each token becomes JSON in a server-sent event, and "
+        "Python runs one thread at a time. How much more time do all the texts take than in the **bare "
+        "engine**, the same engine without a server?",
+        ("About a tenth", "About a third", "About a half", "Twice the time"),
+        0,
+        "About a tenth: **1.08** times as long with 32 clients, and 1.06 with one. An event is little work "
+        "compared with a step. And PyTorch releases Python's global interpreter lock (GIL) while it "
+        "multiplies matrices, so the two threads rarely wait for each other.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l10.leaver",
+        "A client disconnects while a step computes. Its request holds the K/V of about 30 tokens. **When "
+        "may another request use this memory?**",
+        (
+            "At once: nobody reads the text any more",
+            "When the step is over",
+            "When the whole text has been generated",
+            "When a timeout has passed",
+        ),
+        1,
+        "When the step is over, a matter of milliseconds. This request is in the step's batch, so the step "
+        "reads and writes its K/V to the end. Freeing this K/V earlier is a defect, which you will see "
+        "below. Freeing it later is one too: nobody reads the text, and each further step for it takes time "
+        "from the other requests.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Which requests does the server admit?
+
+    A queue without a limit looks generous. But when requests arrive faster than the engine serves them,
+    each one waits longer than the one before it, and soon all of them wait longer than their users do. So
+    a server limits the number of unfinished requests, and answers each request beyond the limit with
+    status **429**, too many requests. The header `Retry-After` says after how many seconds to try again,
+    and clients such as OpenAI's wait that long.
+
+    So the server should estimate these seconds well. A place for another request becomes free when one of
+    the running requests finishes, and the running requests share the engine's throughput.
     """)
     return
 
@@ -165,15 +240,15 @@ def _():
 def admission_control(
     queue: "QueueView", limits: "AdmissionLimits", request: "NewRequest"
 ) -> str | tuple[int, int | None]:
-    """Return "accept", or an HTTP status and after how many seconds to try again."""
-    raise NotImplementedError("Exercise 10.1: does it come in, and if not, when?")
+    """Return "accept", or an HTTP status and after how many seconds to retry."""
+    raise NotImplementedError("Exercise 10.1: is the request admitted, and if not, when to retry?")
 
 
 @app.cell(hide_code=True)
 def _():
-    door_attempt = attempt("l10.admission_control", lambda: admission_control)
-    door_attempt
-    return (door_attempt,)
+    admission_attempt = attempt("l10.admission_control", lambda: admission_control)
+    admission_attempt
+    return (admission_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -185,15 +260,15 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## What may be sent now?
+    ## Which text may be sent now?
 
-    A token is not a letter. Ours is one; in most models it is a piece of bytes, and a piece may end in the
-    middle of a character. An *é* has two bytes, a 😀 has four, and a model may well give them in two tokens
-    of two different steps. A client cannot take back what it has shown.
+    In our model a token is one character. In most models a token is a few bytes, and it may end in the
+    middle of a character: *é* has two bytes and 😀 has four, and a model may generate the bytes of one
+    character as two tokens, in two steps. A client cannot take back text that it has shown.
 
-    And a step may give one token, or five that were guessed ahead, or, after a preemption, some that were
-    there before. So do not ask what the step has given. Ask what the **text** is, and how much of it the
-    client has.
+    A step gives a request one token, or several accepted drafts, or, after a preemption, tokens that the
+    client may have already. So the tokens of the last step do not tell you what to send. You need the
+    text of all tokens, and the number of characters that were sent.
     """)
     return
 
@@ -207,14 +282,14 @@ def _():
 @app.function
 def stream_delta(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
     """Return the events to send now: one text, or none."""
-    raise NotImplementedError("Exercise 10.2: which text is new and whole?")
+    raise NotImplementedError("Exercise 10.2: which text is new and complete?")
 
 
 @app.cell(hide_code=True)
 def _():
-    events_attempt = attempt("l10.stream_delta", lambda: stream_delta)
-    events_attempt
-    return (events_attempt,)
+    delta_attempt = attempt("l10.stream_delta", lambda: stream_delta)
+    delta_attempt
+    return (delta_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -224,18 +299,20 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(events_attempt, stories):
-    mo.md(stories.bytes_of_a_stream(events_attempt))
+def _(delta_attempt, stream_table):
+    mo.md(stream_table(delta_attempt))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## And when the reader has gone?
+    ## What happens when a client disconnects?
 
-    A connection is closed, and the server hears of it at any moment: while the request waits, between two
-    steps, in the middle of one, or after its end.
+    A client may disconnect at any moment: while its request waits, between two steps, during a step, or
+    after the request has ended. Each further step for this request would take time and KV tokens from
+    requests whose clients still read. But a step that is running reads the K/V of every request in its
+    batch.
     """)
     return
 
@@ -248,15 +325,15 @@ def _():
 
 @app.function
 def on_disconnect(state: "dict[str, Any]", request_id: int) -> "dict[str, Any]":
-    """Return the state of the server once the client of this request has left."""
-    raise NotImplementedError("Exercise 10.3: what becomes of its request?")
+    """Return the server's state after the client of this request has disconnected."""
+    raise NotImplementedError("Exercise 10.3: what happens to its request?")
 
 
 @app.cell(hide_code=True)
 def _():
-    leaving_attempt = attempt("l10.on_disconnect", lambda: on_disconnect)
-    leaving_attempt
-    return (leaving_attempt,)
+    disconnect_attempt = attempt("l10.on_disconnect", lambda: on_disconnect)
+    disconnect_attempt
+    return (disconnect_attempt,)
 
 
 @app.cell(hide_code=True)
@@ -268,60 +345,39 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Your engine, served
+    ## Your engine serves six clients
 
-    Now everything that you have passed in this course goes into one engine, and the three functions above
-    into the server before it. For what you have not passed the reference stands in. Settings decide which parts have work to
-    do: with `executor="fused"` those of lesson 3, with `sliding_window=48` those of lesson 4, with
-    `block_size=16` those of lesson 7. Change them and run the cell.
+    Now the server has your engine and your three functions. Six clients send their requests at the same
+    moment, over real sockets, to a server in a process of its own. The engine runs at most four requests
+    at a time. Every text is compared with that of the oracle, the slow loop of lesson 0.
     """)
     return
-
-
-@app.cell
-def _(load_policies):
-    earlier = load_policies("l10_capstone")  # every answer that you passed, checked once more
-    return (earlier,)
 
 
 @app.cell
 def _(
-    EngineConfig,
-    door_attempt,
-    earlier,
-    events_attempt,
-    leaving_attempt,
-    stories,
+    Call,
+    LINES,
+    admission_attempt,
+    delta_attempt,
+    disconnect_attempt,
+    make_engine,
+    serve_calls,
+    server_policies,
 ):
-    settings = EngineConfig(token_budget=32, max_kv_tokens=400, max_batch_size=4, keep_steps=2_000)
-    make_engine = stories.engine_maker(settings, earlier.policies)
     attempts = {
-        "admission_control": door_attempt,
-        "stream_delta": events_attempt,
-        "on_disconnect": leaving_attempt,
+        "admission_control": admission_attempt,
+        "stream_delta": delta_attempt,
+        "on_disconnect": disconnect_attempt,
     }
-    server_policies = stories.server_policies(attempts)
-    return attempts, make_engine, server_policies
+    policies = server_policies(attempts)
+    served = serve_calls(make_engine, policies, [Call(*line) for line in LINES])
+    return attempts, policies, served
 
 
 @app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    Six clients come at once: real sockets, a real server on a free port of this machine, in a process of
-    its own. It takes four at a time. Every text is compared with the oracle's.
-    """)
-    return
-
-
-@app.cell
-def _(clients, make_engine, server_policies, stories):
-    served = clients.serve_calls(make_engine, server_policies, stories.calls())
-    return (served,)
-
-
-@app.cell(hide_code=True)
-def _(attempts, earlier, served, stories):
-    mo.md(stories.burst_said(served, attempts, earlier))
+def _(attempts, clients_table, earlier, served, whose_policies):
+    mo.md(whose_policies(attempts, earlier) + " " + clients_table(served))
     return
 
 
@@ -338,69 +394,32 @@ def _(Timeline, attempts, served):
 
 
 @app.cell(hide_code=True)
-def _(make_engine, served, server_policies, stories):
-    mo.md(stories.gaps_said(served) + "\n\n" + stories.other_client_said(make_engine, server_policies))
-    return
-
-
-@app.cell(hide_code=True)
-def _(make_engine, server_policies, stories):
-    mo.md(
-        "**More than it takes.** "
-        + stories.overload_said(stories.overload(make_engine, server_policies))
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _(make_engine, server_policies, stories):
-    after("l10.leaver", mo.md("**One leaves.** " + stories.leaving_said(make_engine, server_policies)))
-    return
-
-
-@app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **And one that stands.** This server goes on until its cell runs anew or the page's kernel ends.
+    The clients measured the times in the table just now, on the engine's machine. The timeline has the
+    engine's own times, without HTTP.
+
+    **Twelve clients, and a limit of five.** `max_requests` is 5, and twelve clients send a request at the
+    same moment:
     """)
     return
 
 
-@app.cell
-def _(make_engine, server_policies, stories):
-    standing = stories.standing(make_engine, server_policies)
-    standing
+@app.cell(hide_code=True)
+def _(make_engine, overload_table, policies):
+    mo.md(overload_table(make_engine, policies))
     return
 
 
 @app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    Any program that speaks with OpenAI's API speaks with it, from this machine: it listens on 127.0.0.1.
-    `python -m nanogpt.server` is the same server, from a terminal, with the reference in it.
-
-    ## The contest: what are your parts worth?
-
-    Right texts are not enough; they have to come in time. The contest plays four recorded workloads on the
-    modelled clock and counts the requests whose **every** token was there when it was promised: chats with
-    a shared instruction, long documents, bursts, and urgent requests among batch work. Below all entries
-    stands a number that **no schedule can exceed**, with a proof (`docs/contest.md`).
-    """)
-    return
-
-
-@app.cell
-def _(earlier, stories):
-    rounds = stories.played(earlier)
-    mo.md(stories.contest_said(rounds, earlier))
-    return (rounds,)
-
-
-@app.cell(hide_code=True)
-def _(Figure, rounds, stories):
-    Figure(
-        stories.contest_chart(rounds),
-        "Where do the entries part?",
+def _(disconnect_table, make_engine, policies):
+    after(
+        "l10.leaver",
+        mo.md(
+            "**A client that disconnects.** Four clients ask for 60 tokens each, and one disconnects "
+            "after five events. The engine computes its request only until the server notices, a few "
+            "tokens later:\n\n" + disconnect_table(make_engine, policies)
+        ),
     )
     return
 
@@ -408,32 +427,17 @@ def _(Figure, rounds, stories):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **The report card** takes your parts out one by one: what each brings alone, with the reference around
-    it, and what is lost when the reference takes its place among yours.
+    **Your own `curl`.** This server runs until its cell runs again or the page's kernel ends. It listens
+    on 127.0.0.1, and any client of OpenAI's API on this machine can use it. `python -m nanogpt.server` is
+    the same server in a terminal, with the reference's policies.
     """)
     return
 
 
-@app.cell(hide_code=True)
-def _(earlier, stories):
-    mo.md(stories.card_said(earlier))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    Zeros are no failure: most exercises ask for the one right behaviour, and the reference has it too. What
-    differs between good engines is *which request goes first* and *how much of a prompt in which step*:
-    `priority_key`, `plan_step`, `choose_victim`. Write yours into `work/contest.py` and play in a terminal:
-
-    ```text
-    python3 learn.py contest --board board.jsonl --name you
-    ```
-
-    The bound says where there is room. A plan with the shortest prompt first, and a key by the last moment
-    at which a prompt must be begun, keep all 32 promises of *urgent* under seed 0, which is the bound.
-    """)
+@app.cell
+def _(make_engine, policies, standing):
+    standing_server = standing(make_engine, policies)
+    standing_server
     return
 
 
@@ -442,22 +446,22 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Five defects in the real server and the real engine. The server does what these functions
-    answer. Look at the symptom, decide what is wrong, then **repair the
-    function in its cell**: what stands below it answers.
+    Each of two exhibits puts a function with a defect into the real server or the real engine. Look at
+    the symptom, decide what is broken, and then **repair the function in its cell**. The run below it
+    uses your repair.
 
-    ### Exhibit A: said before
+    ### Exhibit A: the same text twice
 
-    Four clients, and a KV budget that is short: two requests are preempted, and come back with their prompt
-    alone. Their texts are written a second time, the same ones.
+    Four clients send requests, and the KV budget is so small that two requests are preempted. In this
+    engine a preempted request resumes with its prompt only, and generates the same tokens again.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def exhibit_a(committed, sent, is_done):
-    """What may be sent now: what the step has given."""
+def send_newest_token(committed, sent, is_done):
+    """Return the events to send now: the last token."""
     if is_done or not committed:
         return []
     return [committed[-1].decode()]
@@ -465,7 +469,7 @@ def exhibit_a(committed, sent, is_done):
 
 @app.cell(hide_code=True)
 def _(exhibits):
-    mo.md(exhibits.doubled(piece(lambda: exhibit_a)))
+    mo.md(exhibits.sent_twice(piece(lambda: send_newest_token)))
     return
 
 
@@ -473,196 +477,50 @@ def _(exhibits):
 def _():
     predict(
         "l10.doubled",
-        "Two texts are too long, and their beginnings stand in them more than once. **What is broken?**",
+        "Two texts are too long, and their beginnings appear more than once. **What is broken?**",
         (
             "The engine writes another text after a preemption",
             "Two clients read the same stream",
-            "It is sent what a step has given, and not what the client lacks",
-            "The preempted requests should not come back",
+            "The server sends the last token, not the text that the client lacks",
+            "Preempted requests should not be resumed",
         ),
         2,
-        "Each step gives a token, but not each token is news. What the client has is counted in the text, "
-        "so send from there on, whatever is computed twice. Engines that keep the generated tokens of a "
-        "preempted request, as ours does, meet this less often.",
+        "Every step generates a token, but not every token is new to the client. Count the characters that "
+        "were sent and send the text after them, however often a token is computed. An engine that keeps the "
+        "generated tokens of a preempted request, as ours usually does, shows this defect less often.",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after("l10.doubled", exhibit("A", "l10.stream_delta", lambda: exhibit_a))
+    after("l10.doubled", exhibit("A", "l10.stream_delta", lambda: send_newest_token))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: naïve café ����
+    ### Exhibit B: K/V freed during a step
 
-    The real text of a stream. All tests with English prompts passed.
+    Three requests run in one batch. In the middle of a forward pass the client of request 1 disconnects,
+    and the engine at once removes the requests that `free_at_once` removes from `running`.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def exhibit_b(committed, sent, is_done):
-    """What may be sent now: the text of all tokens, less what was sent."""
-    text = "".join(piece.decode(errors="replace") for piece in committed)
-    return [text[sent:]] if text[sent:] else []
-
-
-@app.cell(hide_code=True)
-def _(exhibits):
-    mo.md(exhibits.halves(piece(lambda: exhibit_b)))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l10.halves",
-        "The é came through, the smile did not. **What is broken?**",
-        (
-            "Emoji are not UTF-8",
-            "Tokens are decoded one by one",
-            "The last token is lost",
-            "The client reads another encoding",
-        ),
-        1,
-        "The é rules another encoding out: its two bytes happened to lie in one token, the four of 😀 in three. A piece of a character is "
-        "no text: decoded alone, each piece becomes U+FFFD, and the bytes are gone. Put the bytes together "
-        "first, and keep an unfinished end back.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after("l10.halves", exhibit("B", "l10.stream_delta", lambda: exhibit_b))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit C: for no reader
-
-    One request at a time. The first client closes its window after three events; the second comes then.
-    <span data-yours="exhibit"></span>
-    """)
-    return
-
-
-@app.function
-def exhibit_c(state, request_id):
-    """The state once a client has left: what waits goes, what runs is nearly done anyway."""
+def free_at_once(state, request_id):
+    """Return the state after a client has disconnected: its request and its K/V are gone."""
     waiting = [other for other in state["waiting"] if other != request_id]
-    return {**state, "waiting": waiting}
-
-
-@app.cell(hide_code=True)
-def _(exhibits):
-    mo.md(exhibits.computed_on(piece(lambda: exhibit_c)))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l10.computed_on",
-        "No text is wrong, and no error stands in a log. **What is broken?**",
-        (
-            "The second client should be refused",
-            "The engine computes for a reader who has left",
-            "The server heard too late that the first had left",
-            "One request at a time is too few",
-        ),
-        1,
-        "The request of the first is computed to its last token, and each of its steps is one that the "
-        "second waits for. In production this shows as load without traffic: people stop answers all the "
-        "time, and retry. (The server heard in time: `exhibit_c` was asked, and let the request run.)",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after("l10.computed_on", exhibit("C", "l10.on_disconnect", lambda: exhibit_c))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit D: a patient queue
-
-    24 clients at once, three of them in a batch. The settings say that six may be unfinished.
-    <span data-yours="exhibit"></span>
-    """)
-    return
-
-
-@app.function
-def exhibit_d(queue, limits, request):
-    """Whether a request comes in: none is sent away that can be served some time."""
-    return "accept"
-
-
-@app.cell(hide_code=True)
-def _(exhibits):
-    mo.md(exhibits.crowd(piece(lambda: exhibit_d)))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l10.patient",
-        "All 24 are served. **What is wrong with that?**",
-        (
-            "Nothing: a queue is for waiting",
-            "The batch is too small for so many",
-            "How long the last one waits has no limit",
-            "The newest should be served first",
-        ),
-        2,
-        "Here 24 come and no more, so the last one is served in the end. With clients that keep coming it waits "
-        "minutes, and then those in front have left before their turn. A refusal in a millisecond, with a time to come again, is worth "
-        "more than a place at the end. (Another order only lets others wait so long.)",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after("l10.patient", exhibit("D", "l10.admission_control", lambda: exhibit_d))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit E: the ground under a step
-
-    Three requests in one batch. In the middle of a forward pass the client of request 1 leaves, and what
-    `exhibit_e` says is done at once.
-    <span data-yours="exhibit"></span>
-    """)
-    return
-
-
-@app.function
-def exhibit_e(state, request_id):
-    """The state once a client has left: it is gone, and so is all it held."""
-    waiting = [other for other in state["waiting"] if other != request_id]
-    running = {other: held for other, held in state["running"].items() if other != request_id}
+    running = {other: kv for other, kv in state["running"].items() if other != request_id}
     return {**state, "waiting": waiting, "running": running}
 
 
 @app.cell(hide_code=True)
 def _(exhibits):
-    mo.md(exhibits.under_a_step(piece(lambda: exhibit_e)))
+    mo.md(exhibits.freed_in_mid_step(piece(lambda: free_at_once)))
     return
 
 
@@ -670,35 +528,172 @@ def _(exhibits):
 def _():
     predict(
         "l10.ground",
-        "One client has left, and the two others have only the beginning of a text. **What is broken?**",
+        "One client has left, and the two others received only the beginning of their texts. **What is "
+        "broken?**",
         (
-            "K/V is freed that a step is using",
-            "The step waits for a row that does not come",
-            "The leaver took the others' tokens along",
+            "K/V is freed while a step uses it",
+            "The step waits for a row that never comes",
+            "Aborting one request also removed the others' tokens",
             "Requests 0 and 2 were preempted",
         ),
         0,
-        "The step was planned with three rows, and the K/V of one is gone under it. Ours waits for nothing "
-        "and falls over, since a slot is looked up by its request. An engine that keeps addresses does not notice: it goes on "
-        "to write into memory that another request has been given. Note it in `leaving`, and let it go when "
-        "the step is over.",
+        "The step was planned with three rows, and the K/V of one row is freed while the step runs. Our step "
+        "fails, because our cache finds a slot by the id of its request, and this id is gone. An engine "
+        "whose step already has the slots' addresses does not notice: the step goes on writing into memory "
+        "that may belong to another request by then. Put the id into `leaving`, and free its K/V when the "
+        "step is over.",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after("l10.ground", exhibit("E", "l10.on_disconnect", lambda: exhibit_e))
+    after("l10.ground", exhibit("B", "l10.on_disconnect", lambda: free_at_once))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Measure it
+    ## The load sweep: from a request rate to goodput
 
-    What HTTP costs, beside the bare engine, over the same prompts, on one thread. A ratio of 1.5 is half as
-    long again.
+    How much load can an engine take? A load generator sends requests at some rate, counts those that meet
+    their SLO, and then raises the rate. **Goodput** is the number of requests per second that meet their
+    SLO. Here the SLO is a TTFT of at most 500 ms. It needs no limit for the time between tokens, because
+    the token budget keeps every step below 20 ms.
+
+    - **Open loop:** requests arrive at a given rate, whatever the server does. Many independent users send
+      requests like this.
+    - **Closed loop:** there is a fixed number of clients, and each sends its next request when it has the
+      answer to its previous one. So a closed loop never sends more requests per second than the server
+      completes.
+
+    Each point of the sweep is a run of 240 requests with prompts of 256 to 768 tokens and 8 to 40 new
+    tokens, on the modelled large GPU. Open-loop arrivals are Poisson. A batch has at most 16 requests.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l10.knee",
+        "This engine completes about 52 requests per second. Now **60** arrive per second in an open loop, "
+        "and the engine's queue has no limit. How many requests per second get their first token within "
+        "500 ms?",
+        (
+            "About 52: the engine is always busy",
+            "About 45: a little overload costs a little goodput",
+            "About 30: half of the requests wait too long",
+            "Fewer than 2",
+        ),
+        3,
+        "**1.5 per second.** Every second, 8 more requests arrive than the engine completes, and the queue "
+        "grows as long as this goes on. Soon every request waits for more than 500 ms. The engine is as busy "
+        "as before, but nearly all of its answers come too late.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(Figure, admission_attempt, limited, load_chart, reference):
+    after(
+        "l10.knee",
+        Figure(
+            load_chart(limited(admission_attempt.or_reference(reference.admission_control))),
+            "Up to which request rate does goodput equal that rate?",
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l10.knee",
+        mo.md(r"""
+    - **The knee is near 50 requests/s.** Up to there, goodput equals the rate. Beyond it, goodput without
+      a limit falls to 1.5 requests/s at a rate of 60, and to 0 at 80.
+    - **With `admission_control`** and at most 32 unfinished requests, goodput is 51 requests/s at a rate
+      of 60, and 52 at 80. The p99 TTFT of the served requests stays at about 430 ms. The other requests
+      get a 429 at once and can go to another server.
+    - **The closed loop hides the overload.** Its rate stops near 52 requests/s, however many clients it
+      has. With 64 clients every request misses the SLO, and the rate is still 52.
+
+    The first 80 requests of a run arrive while the server fills up, so they are a **warm-up** and are not
+    counted. The **p99** of the other 160 is the TTFT of the second slowest. At 50 requests/s, ten arrival
+    patterns gave p99s from 145 to 691 ms, so compare several seeds before you believe a p99.
+
+    For a real server, `vllm bench serve --request-rate 50 --goodput ttft:500` is the open loop, and
+    `--max-concurrency 16` without a rate is the closed loop. Add `--num-warmups`, which is 0 by default.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What are your policies worth?
+
+    A correct text also has to arrive in time. The course has a contest for that: engines with different
+    policies, its *entries*, serve four recorded workloads on the modelled clock. An SLO promises a time
+    for each token, and an entry scores the requests whose **every** token was in time. The last row of
+    the table is a number that **no schedule can exceed**; `docs/contest.md` has the proof.
+    """)
+    return
+
+
+@app.cell
+def _(contest_table, earlier, played):
+    rounds = played(earlier)
+    mo.md(contest_table(rounds, earlier))
+    return (rounds,)
+
+
+@app.cell(hide_code=True)
+def _(Figure, contest_chart, rounds):
+    Figure(
+        contest_chart(rounds),
+        "From which request on do the entries differ?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    **The report card** has two numbers for each of your policies: how many requests it gains when it
+    replaces the reference's policy in the reference's engine, and how many when it does so in yours.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(card_table, earlier):
+    mo.md(card_table(earlier))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    A zero is no failure: most exercises have one right behaviour, which the reference has too. Good engines
+    differ in *which request goes first* and *how much of a prompt goes into which step*: `priority_key`,
+    `plan_step`, `choose_victim`. Write yours into `work/contest.py` and play in a terminal:
+
+    ```text
+    python3 learn.py contest --board board.jsonl --name you
+    ```
+
+    The bound shows where a better policy may be possible. In *urgent* under seed 0 the bound is all 32
+    requests, and an entry in `docs/contest.md` reaches it: its `plan_step` takes the shortest prompt
+    first, and its `priority_key` is the latest time at which a prompt must begin.
+
+    ## What HTTP costs
+
+    The table compares the server with the bare engine, both with the same prompts and with PyTorch on one
+    thread. A ratio of 1.08 means 8% more time.
     """)
     return
 
@@ -706,17 +701,17 @@ def _():
 @app.cell(hide_code=True)
 def _():
     after("l10.http_cost", mo.md(r"""
-    | clients | events | time, over the bare engine's | CPU time, over the bare engine's |
+    | clients | events | time relative to the bare engine | CPU time relative to the bare engine |
     |--:|:--|--:|--:|
     | 1 | every step | 1.06 | 1.06 |
-    | 1 | usual interval | 1.00 | 1.01 |
+    | 1 | every 20 ms | 1.00 | 1.01 |
     | 8 | every step | 1.08 | 1.07 |
-    | 8 | usual interval | 1.03 | 1.02 |
+    | 8 | every 20 ms | 1.03 | 1.02 |
     | 32 | every step | 1.08 | 1.05 |
-    | 32 | usual interval | 1.08 | 1.07 |
+    | 32 | every 20 ms | 1.08 | 1.07 |
 
-    Medians of nine interleaved repeats on two cores of a shared machine; single repeats lay between 0.7
-    and 1.4, so the second digit says little (`docs/benchmarks.md`).
+    Medians of nine interleaved repeats on two cores of a shared machine. Single repeats were between 0.7
+    and 1.4, so the second decimal says little (`docs/benchmarks.md`).
     """))
     return
 
@@ -724,46 +719,103 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The server may send an event for each step, or, as usual, gather for 20 ms what several steps gave:
-    first tokens and ends do not wait. Fewer events are less work, and a reader does not see the difference.
-    vLLM has the same knob, `--stream-interval`, counted in tokens.
+    By default the server gathers the text of 20 ms into one event; the first token and the end of a text
+    are sent at once. Fewer events are less work, and a user does not see the difference. vLLM has the
+    same option, `--stream-interval`, counted in tokens.
 
-    **Where it loses.** The smaller the model, the larger the share: JSON for a token costs what it costs,
-    and a step of ours only milliseconds. Your parts cost, too: each call gets copies of its
-    arguments, and `stream_delta`, which is called for each token and client, is the most called part of the
-    course.
+    **Where HTTP costs more.** The smaller the model, the larger HTTP's share of the time: the JSON of a
+    token always costs the same, and our steps take only milliseconds. Your functions cost time too. Each
+    call gets copies of its arguments, and `stream_delta` is called for every token of every client.
 
-    ## How production engines do it
+    /// details | A runbook: from a symptom to a metric and to its cause
 
-    - **vLLM** separates further than two threads: the HTTP server, with tokenizing and detokenizing, is a
-      process of its own, and the engine core another. Sockets of ZeroMQ stand where our queue stands, and
-      the loop of `vllm/v1/engine/core.py` is ours: empty the queue of what came, then one step.
-    - **The queue.** Its waiting queue had no end for years:
-      [vLLM #18826](https://github.com/vllm-project/vllm/issues/18826) says what that leads to, memory that
-      grows while nothing is refused. Since [#49445](https://github.com/vllm-project/vllm/pull/49445) the
-      option `--max-num-queued-reqs` limits what waits and runs together, as yours does, with a 503.
+    This table lists the exhibits of the course as you would meet them in production. The names are vLLM's
+    metrics; our server has the same ones at `/metrics`.
+
+    | symptom | look at | likely cause | lesson |
+    |:--|:--|:--|:--|
+    | All texts pause now and then | tail of `inter_token_latency_seconds`, `iteration_tokens_total` | A long prompt is prefilled in one step: set a smaller token budget | 1 |
+    | The engine is busy, and no request finishes | `num_preemptions` rises, `request_success` does not | Livelock: requests preempt each other in turns | 2, 5 |
+    | Some requests never start | tail of `request_queue_time_seconds` | Starvation under priorities without ageing | 2b |
+    | A user reads another user's text | the same prompt with a batch of one | Sampled tokens are returned in the wrong order | 3 |
+    | A text changes with its batch | logits in float32 and in float64 | If the difference is as large in float64: padding takes part in attention. If it shrinks: rounding | 3, 3b |
+    | Out of memory, and the scheduler sees free room | the allocator's bytes beside `kv_cache_usage_perc` | Evicted K/V is still referenced, or not counted | 4 |
+    | Urgent requests are late although others are preempted | attainment per class, wasted work | Wrong margin or stale costs in the SLO policy | 5, 5b |
+    | All ranks hang | the last step of each rank | One rank left a collective | 6 |
+    | Wrong texts, but only on prefix hits | `prefix_cache_hits`, and a run without sharing | A hash without its parent or salt, or a block freed too early | 7 |
+    | Slower with drafts than without | `spec_decode_num_accepted_tokens` over `_num_draft_tokens` | Low acceptance, or a batch that is compute-bound already | 8 |
+    | One worker is full, the others idle | `num_requests_running` of each worker | Routing by prefix hits only | 9 |
+    | Texts repeat themselves | `num_preemptions`; texts longer than `max_tokens` | The server sends the tokens of a step, new or not (exhibit A) | 10 |
+    | � in texts that are not English | the bytes of the tokens | Tokens are decoded one by one | 10 |
+    | Load without traffic | `num_requests_running` beside open connections | The engine computes for clients that disconnected | 10 |
+    | TTFT grows without end, tokens/s stay the same | `num_requests_waiting`, `request_queue_time_seconds` | The rate is beyond the knee, and the queue has no limit | 10 |
+    | Errors or wrong texts after a disconnect | aborts and errors over time | K/V freed while a step uses it (exhibit B) | 10 |
+    ///
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What you now know
+
+    - One thread owns the engine and takes commands between two steps, so a server needs no lock and frees
+      K/V only when no step uses it.
+    - A server sends the text that the client lacks, decoded from all bytes, however often a token was
+      computed.
+    - An engine takes load up to its knee, here about 50 requests/s. Beyond it, a queue without a limit
+      takes goodput to zero. A server that refuses the surplus at once keeps the goodput of the knee.
+    - A closed loop never sends more than the server completes, so only an open loop shows an overload.
+      A p99 needs a warm-up, many requests and several seeds.
+    - HTTP costs about a tenth of the time on this small model, and less on a larger one.
+
+    ## The same in vLLM and SGLang
+
+    | here | vLLM | SGLang |
+    |:--|:--|:--|
+    | event loop | API server processes, `--api-server-count` | `--tokenizer-worker-num`, `--detokenizer-worker-num` |
+    | `EngineThread._run` | `EngineCoreProc.run_busy_loop`, a process of its own | `Scheduler.event_loop_overlap`, a process of its own |
+    | `admission_control`: 429 | 503 beyond `--max-num-queued-reqs` or `--max-num-queued-tokens`; no limit by default | 503 beyond `--max-queued-requests`; no limit by default |
+    | `on_disconnect` | `with_cancellation`, then `AsyncLLM.abort`; aborts that arrive during a step wait for its end | `abort_request`; also `POST /abort_request` |
+    | the load sweep | `vllm bench serve` with `--request-rate`, `--max-concurrency`, `--goodput` | `sglang.bench_serving`, the same flags |
+
+    - **Async scheduling.** Our loop waits for the result of a step before it schedules the next one. vLLM
+      does not: since 0.14 ([#27614](https://github.com/vllm-project/vllm/pull/27614)) async scheduling
+      is the default, and `step_with_batch_queue` schedules the next batch before the last result is back,
+      with placeholders for tokens that are not sampled yet. So a stop is noticed one step late, and
+      one surplus token may be computed and dropped. SGLang's overlap loop does the same.
+    - **Queue limits came late.** vLLM's waiting queue had no limit for years
+      ([#18826](https://github.com/vllm-project/vllm/issues/18826));
+      [#49445](https://github.com/vllm-project/vllm/pull/49445) added `--max-num-queued-reqs`, which counts
+      waiting and running requests, as yours does.
+
+    /// details | These defects in real engines
     - **Half a character.** [exo #1691](https://github.com/exo-explore/exo/pull/1691) and
-      [vllm-mlx #109](https://github.com/waybarrios/vllm-mlx/pull/109) are exhibit B, found by an emoji and
-      by the Czech ď. In [sglang #31598](https://github.com/sgl-project/sglang/issues/31598) the count of
-      what was sent went **back** while a character was unfinished, and a finished one was sent twice: your
-      `sent` never does.
-    - **Once more after a preemption.** [inference-sim #1091](https://github.com/inference-sim/inference-sim/issues/1091):
-      tokens computed again after a preemption were counted again, and the throughput looked better for it.
-    - **Computing on.** [sglang #36552](https://github.com/sgl-project/sglang/pull/36552): in a session whose
-      client had left, the request went on to its last token, and what it wrote was found in the next turn.
-    - **Under a step.** [vllm-ascend #14055](https://github.com/vllm-project/vllm-ascend/issues/14055): with
-      steps in flight, a request that ends, is aborted or preempted can give its blocks back while a step
-      still uses them. Exhibit E, on sixteen accelerators.
+      [vllm-mlx #109](https://github.com/waybarrios/vllm-mlx/pull/109) decoded tokens one by one; an emoji
+      and the Czech ď revealed it. In [sglang #31598](https://github.com/sgl-project/sglang/issues/31598)
+      the count of sent characters went **back** while a character was unfinished, so a finished one was
+      sent twice.
+    - **Counted twice after a preemption.**
+      [inference-sim #1091](https://github.com/inference-sim/inference-sim/issues/1091) counted tokens
+      that were computed again, so its throughput looked better.
+    - **Computing after a disconnect.** [sglang #36552](https://github.com/sgl-project/sglang/pull/36552):
+      in a session whose client had left, the request ran to its last token, and its text appeared in the
+      next turn.
+    - **Freed during a step.**
+      [vllm-ascend #14055](https://github.com/vllm-project/vllm-ascend/issues/14055): with several steps in
+      flight, a request that ends, is aborted or is preempted can free its blocks while a step still uses
+      them.
+    ///
+
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
     ## What comes next
 
-    Nothing: this was the last lesson. Look at the number above, *so many of so many parts are yours*. When
-    it says all of them, the text that `curl` prints was planned, admitted, masked, packed, sampled, kept,
-    evicted, sent and stopped by functions that you wrote, on a model that you can read in an afternoon.
-
-    From here: open vLLM's `vllm/v1/core/sched/scheduler.py`. You know what it decides, and why. Play the
-    contest against a friend. Serve GPT-2's own weights: `docs/gpt2.md` says how they come here. Or go back
-    to a part that is still the reference.
+    This was the last lesson. When the sentence above the six clients' table says that all policies are
+    yours, functions that you wrote plan, admit, mask, pack, sample, evict, stream and abort every request
+    that `curl` sends. From here, read vLLM's `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights
+    (`docs/gpt2.md`), or play the contest against a friend.
 
     [Back to the course's front page](/?file=index.py&view-as=present)
     """)

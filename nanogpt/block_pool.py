@@ -1,4 +1,4 @@
-"""The books of a pool of blocks: how many tables name each, by what it is found, what is free.
+"""A pool of blocks: how many tables name each block, its hash if it has one, and which are free.
 
 A block is in a table, or free. A free block that has a hash can still be found, until it gives way:
 
@@ -6,7 +6,7 @@ A block is in a table, or free. A free block that has a hash can still be found,
       ^                |   ^                       |
       +----- drop -----+   +-------- hold ---------+
 
-Knows neither tensors nor requests. The choices are parts (`policies/blocks.py`).
+Knows neither tensors nor requests. The decisions are policies (`policies/blocks.py`).
 """
 
 import heapq
@@ -20,7 +20,7 @@ from nanogpt.policies import Policies
 from nanogpt.policies.blocks import num_lacking
 from nanogpt.policy_views import CachedBlock
 
-_BOOKS = (
+_STATE = (
     "ref_counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now",
     "_published",
 )  # fmt: skip
@@ -29,7 +29,7 @@ _BOOKS = (
 class BlockPool:
     """`num_blocks` blocks, for about `num_lanes` tables at a time.
 
-    Mutable: all of its books, and what happened since `events` was last asked.
+    Mutable: all of its state, and what happened since `events` was last asked.
     """
 
     def __init__(self, num_blocks: int, num_lanes: int, policies: Policies) -> None:
@@ -49,16 +49,8 @@ class BlockPool:
     def take(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
         """Give a table the blocks of `size` that it needs besides, to hold `num_tokens` tokens.
 
-        Cached ones are evicted where nothing is empty. Raises: ValueError, as `choose` does.
-        """
-        blocks = self.choose(table, num_tokens, size)
-        self.claim(blocks)
-        return blocks
-
-    def choose(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
-        """The free blocks that `take` would give; they stay free.
-
-        Raises: ValueError when there are too few, of which admission has to take care.
+        Cached ones are evicted where nothing is empty.
+        Raises: ValueError when too few are free, of which admission has to take care.
         """
         more = num_lacking(len(table), num_tokens, size)
         free = self.best_first(table, more)
@@ -67,16 +59,13 @@ class BlockPool:
             raise ValueError(
                 f"{more} blocks are wanted; {self.num_free} of {len(self.ref_counts)} are free"
             )
-        return blocks
-
-    def claim(self, blocks: Sequence[int]) -> None:
-        """Give free blocks to a table; what was cached in them is found no more."""
         for block in blocks:
             self._empty.discard(block)
             if block in self._hash_of:
                 self._evict(block)
             self.ref_counts[block] = 1
         self._events["allocated"] += blocks
+        return blocks
 
     def hold(self, blocks: Sequence[int]) -> None:
         """Count blocks once more, for another table that names them."""
@@ -136,16 +125,16 @@ class BlockPool:
         self._events, self._published = {name: [] for name in events}, []
         return events, published
 
-    def books(self) -> dict[str, Any]:
-        """A copy of the books, for `restore`."""
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state, for `restore`."""
         events = {name: list(blocks) for name, blocks in self._events.items()}
-        return {name: copy(getattr(self, name)) for name in _BOOKS} | {"_events": events}
+        return {name: copy(getattr(self, name)) for name in _STATE} | {"_events": events}
 
-    def restore(self, books: Mapping[str, Any]) -> None:
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Undo a step that failed. Cached blocks that it evicted stay evicted: it wrote to them."""
-        evicted = self._events["evicted"][len(books["_events"]["evicted"]) :]
-        for name, book in books.items():
-            setattr(self, name, book)
+        evicted = self._events["evicted"][len(snapshot["_events"]["evicted"]) :]
+        for name, value in snapshot.items():
+            setattr(self, name, value)
         for block in evicted:
             if block in self._idle:
                 self._evict(block)
@@ -167,7 +156,7 @@ class BlockPool:
 
     def best_first(self, table: Sequence[int], n: int) -> list[int]:
         """Free blocks in the order to take them, `n` if there are: neighbours, so that K/V is read
-        where it lies; then empty ones; then cached ones, in the order of the part.
+        where it lies; then empty ones; then cached ones, in the order of the policy.
         """
         lanes = range(0, len(self.ref_counts), self._lane)
         start = table[-1] + 1 if table else next((b for b in lanes if b in self._empty), 0)

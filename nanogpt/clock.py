@@ -67,7 +67,7 @@ SERVER_CPU = CostModel(
 )  # fmt: skip
 """The shipped model on one thread of an AMD EPYC, fitted to measured steps.
 
-How, and how well: docs/benchmarks.md. A time that it gives was not measured: the formula was.
+docs/benchmarks/scaling.md describes the fit. Its times are modelled: only the formula was measured.
 """
 
 LARGE_GPU = CostModel(

@@ -83,7 +83,6 @@ class KVCache(KVStore):
         self._table_of: dict[int, list[int]] = {}
         self._length_of: dict[int, int] = {}
         self._num_registered: dict[int, int] = {}  # so many blocks of the table
-        self._copied: list[tuple[int, int]] = []
         self._dropped: list[tuple[list[int], Tensor]] | None = None  # in a transaction
 
     # --- a request's table ------------------------------------------------------------------------
@@ -102,16 +101,6 @@ class KVCache(KVStore):
         self._length_of[request_id] = hit.num_tokens
         self._num_registered[request_id] = hit.num_tokens // self.size
 
-    def fork(self, request_id: int, child_id: int) -> None:
-        """Let a new request hold all that another holds, by naming its blocks: nothing is copied.
-
-        The one way to a shared block that is not full; the first to write it gets a copy.
-        """
-        self.reserve(child_id)
-        own = PrefixHit(tuple(self._table_of[request_id]), self._length_of[request_id])
-        self.attach(child_id, own)
-        self._num_registered[child_id] = self._num_registered[request_id]
-
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Hold `num_tokens` freshly written tokens; blocks beyond them are free again."""
         self._length_of[request_id] += num_tokens
@@ -121,17 +110,15 @@ class KVCache(KVStore):
         """Wipe what was written and never committed, and give its blocks back."""
         table, length = self._table_of[request_id], self._length_of[request_id]
         for index in range(length // self.size, len(table)):
-            block, start = table[index], max(0, length - index * self.size)
-            if self.pool.ref_counts[block] == 1:
-                first = block * self.size
-                self.storage[:, :, :, first + start : first + self.size] = 0
+            first, start = table[index] * self.size, max(0, length - index * self.size)
+            self.storage[:, :, :, first + start : first + self.size] = 0
         self._truncate(request_id, self.pool.put_back)
 
     def free(self, request_id: int) -> None:
         """Drop the request's table; blocks that no other table names are free."""
         self._drop(self._table_of[request_id])
-        for book in (self._table_of, self._length_of, self._num_registered):
-            del book[request_id]
+        for state in (self._table_of, self._length_of, self._num_registered):
+            del state[request_id]
 
     @contextmanager
     def transaction(self, scheduled: SchedulerOutput) -> Generator[None]:
@@ -142,8 +129,8 @@ class KVCache(KVStore):
         """
         preempted = [requeue.request.id for requeue in scheduled.preempted]
         tables = {i: list(table) for i, table in self._table_of.items()}
-        books = tables, dict(self._length_of), dict(self._num_registered)
-        pool, num_copied = self.pool.books(), len(self._copied)
+        snapshot = tables, dict(self._length_of), dict(self._num_registered)
+        pool = self.pool.snapshot()
         self._dropped = saved = list[tuple[list[int], Tensor]]()
         try:
             for request_id in preempted:
@@ -160,25 +147,19 @@ class KVCache(KVStore):
             for row in scheduled.rows:
                 if row.request_id in self._table_of:
                     self.discard_written(row.request_id)
-            self._table_of, self._length_of, self._num_registered = books
+            self._table_of, self._length_of, self._num_registered = snapshot
             self.pool.restore(pool)
             for entries, kv in reversed(saved):
                 self.storage[:, :, :, entries] = kv
-            del self._copied[num_copied:]
             raise
         finally:
             self._dropped = None
 
     def allocate(self, rows: Sequence[Row]) -> None:
-        """Take blocks for the rows' new tokens, short rows first, so that decodes are neighbours.
-
-        A block that another table names too is copied before it is written.
-        """
+        """Take blocks for the new tokens, short rows first, so that decodes are neighbours."""
         for row in sorted(rows, key=lambda row: (len(row.input_ids), self.slot(row.request_id))):
-            length = self._length_of[row.request_id]
-            if length % self.size:
-                self._make_writable(row.request_id, length // self.size)
-            table, end = self._table_of[row.request_id], length + len(row.input_ids)
+            table = self._table_of[row.request_id]
+            end = self._length_of[row.request_id] + len(row.input_ids)
             if end > len(table) * self.size:
                 table += self.pool.take(table, end, self.size)
 
@@ -276,7 +257,6 @@ class KVCache(KVStore):
     def annotate(self, record: StepRecord) -> StepRecord:
         """The step's record, and what happened to the pool since the step before."""
         events, published = self.pool.events()
-        copied, self._copied = self._copied, []
         if not self.records_blocks:
             return record
         blocks = BlocksRecord(
@@ -285,13 +265,12 @@ class KVCache(KVStore):
             tables=tuple((i, tuple(table)) for i, table in self._table_of.items()),
             idle=self.pool.idle(),
             published=tuple(published),
-            copied=tuple(copied),
             **{name: tuple(blocks) for name, blocks in events.items()},
         )
         return with_blocks(record, blocks)
 
     def check(self) -> None:
-        """Assert that the books agree, and that only full blocks that committed can be found."""
+        """Assert that the state is consistent, and only full, committed blocks can be found."""
         assert self._table_of.keys() == self._length_of.keys() == self._num_registered.keys()
         for request_id, table in self._table_of.items():
             held = self._held_blocks(self._length_of[request_id])
@@ -327,23 +306,6 @@ class KVCache(KVStore):
         if len(table) > num_blocks:
             give_back(table[num_blocks:])
             del table[num_blocks:]
-
-    def _make_writable(self, request_id: int, index: int) -> None:
-        """Copy a block before it is written, if another table names it and the policy says so."""
-        table, counts = self._table_of[request_id], self.pool.ref_counts
-        one_more = len(table) * self.size + 1
-        free = self.pool.choose(table, one_more, self.size) if counts[table[index]] > 1 else []
-        new_table, copy = self.policies.copy_on_write(table, counts, index, free)
-        old, new = table[index], new_table[index]
-        if new == old:
-            return
-        self.pool.claim([new])
-        self._table_of[request_id] = new_table
-        if copy is not None:
-            origin, target = (slice(b * self.size, (b + 1) * self.size) for b in copy)
-            self.storage[:, :, :, target] = self.storage[:, :, :, origin]
-            self._copied.append(copy)
-        self.pool.drop([old])
 
     def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
         """Where these positions of the request's text lie in the pool."""

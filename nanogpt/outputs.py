@@ -77,7 +77,8 @@ class SchedulerOutput:
     """What a step will do. Nothing of it has happened yet.
 
     `kv_before` are the KV tokens held, and `active_ids` the requests that decode, when it was
-    scheduled; `blocked` says why the first waiting request that is no candidate could not start.
+    scheduled. `hits` are those of the candidates. `blocked` says why the first waiting request that
+    is no candidate could not start.
     """
 
     step: int
@@ -88,8 +89,13 @@ class SchedulerOutput:
     candidates: Candidates
     blocked: str | None
     plan: Plan
-    prefix_hits: Mapping[int, PrefixHit]
+    hits: Mapping[int, PrefixHit]
     rows: tuple[Row, ...]
+
+    @property
+    def prefix_hits(self) -> dict[int, PrefixHit]:
+        """The hits of the admitted requests, by id."""
+        return {i: self.hits[i] for i in self.admitted if i in self.hits} if self.hits else {}
 
     @property
     def admitted(self) -> tuple[int, ...]:

@@ -60,8 +60,8 @@ def kv_tokens_held(num_computed_tokens: int, limit: int | None, block_size: int)
 class CachedBlock:
     """A block that can be found by its hash, as `evict_order` sees it.
 
-    `count` tables name it. `last_used` counts up: when it last left a table. `depth` is its place
-    in its text, from 0.
+    `count` tables name it. `last_used` is the time when it last left a table; a larger number is
+    more recent. `depth` is its place in its text, from 0.
     """
 
     id: int

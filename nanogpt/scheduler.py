@@ -67,11 +67,10 @@ class Scheduler:
         if candidates.is_empty and not preempted:
             raise ValueError(f"step {step}: nothing can ever run again: {blocked}")
         plan = self._plan(candidates)
-        hits = {request_id: hits[request_id] for request_id, _ in plan if request_id in hits}
         rows = self._rows(plan, hits, may_draft=not preempted)
-        kv_before, active = self.kv.cache.held_tokens(), tuple(each.id for each in self.active)
+        kv_before, active_ids = self.kv.cache.held_tokens(), self.active_ids()
         return SchedulerOutput(
-            step, now_us, kv_before, active, preempted, candidates, blocked, plan, hits, rows
+            step, now_us, kv_before, active_ids, preempted, candidates, blocked, plan, hits, rows
         )
 
     def update(self, scheduled: SchedulerOutput, sampled: Mapping[int, Sampled]) -> Update:
@@ -175,6 +174,10 @@ class Scheduler:
     def _prefix_hits(self, admissible: Sequence[Request]) -> dict[int, PrefixHit]:
         found = [(r.id, self.kv.cache.match(r.tokens_so_far, r.cache_salt)) for r in admissible]
         return {request_id: hit for request_id, hit in found if hit is not None}
+
+    def active_ids(self) -> tuple[int, ...]:
+        """Ids of the requests that decode."""
+        return tuple(request.id for request in self.active)
 
     def _rows(
         self, plan: Plan, hits: Mapping[int, PrefixHit], *, may_draft: bool

@@ -145,7 +145,7 @@ class BlocksRecord:
     `tables` are (request id, its blocks) of what runs; how often a block stands in them is its
     count. `idle` are free but still found by their hash, the next to give way first; what is in
     neither is empty. `evicted` are found no more; `published` are (block, hash) found from now on,
-    and a hash stays with its block until that is evicted. `copied` are (from, to).
+    and a hash stays with its block until that is evicted.
     """
 
     block_size: int
@@ -156,7 +156,6 @@ class BlocksRecord:
     freed: tuple[int, ...]
     evicted: tuple[int, ...]
     published: tuple[tuple[int, str], ...]
-    copied: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("AttentionByDistance", lambda: {"sink_weights": [[[0.2, 0.1]] * 3] * 2}),
         ("ReceptiveField", dict),
         ("ReceptiveField", lambda: {"window": 4, "num_layers": 3, "sinks": 2, "probe": 5}),
-        ("BlockTable", lambda: {"steps": real_blocks()}),
     ],
 }
 GALLERIES = list(_PAGES)
@@ -119,11 +118,3 @@ def miscounted_run() -> samples.Record:
 
 def many_layers() -> samples.Record:
     return {"label": "many", "words": "", "record": samples.preemption(24, 700, 32)}
-
-
-def real_blocks() -> list[samples.Record]:
-    """The tables and blocks of the run that lesson 4 shows."""
-    from course.lesson_data.l04_window import block_steps
-    from nanogpt import load_model
-
-    return block_steps(load_model())

@@ -18,14 +18,13 @@ import pytest
 from answers import worked
 from support import ROOT
 
-from course.answers import source_of
 from course.attempt import Attempt
 from course.prediction import Withheld
 from course.publish.notebook_blocks import slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
-from nanogpt.fleet.fleet_config import FIFO
+from course.saved_answers import source_of
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient
@@ -37,24 +36,18 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
-    "l05_slo_policy": [("exhibit_a", "select_victim", "margin_on_negative_scores")],
+    "l05_slo_policy": [("outranks_by_margin", "select_victim", "margin_on_negative_scores")],
     "l07_blocks": [
-        ("exhibit_a", "block_hashes", "no_parent"),
-        ("exhibit_b", "copy_on_write", "in_place_of_others"),
-        ("exhibit_c", "free_table", "frees_all"),
-        ("exhibit_e", "block_hashes", "no_salt"),
+        ("hash_own_tokens", "block_hashes", "no_parent"),
+        ("free_whole_table", "free_table", "frees_all"),
     ],
     "l08_speculation": [
-        ("exhibit_a", "expected_tokens", "bonus_forgotten"),
-        ("exhibit_b", "roll_back_kv", "keeps_rejected"),
+        ("keep_all_kv", "roll_back_kv", "keeps_rejected"),
     ],
     "l09_fleet": [],
     "l10_capstone": [
-        ("exhibit_a", "stream_delta", "newest_token"),
-        ("exhibit_b", "stream_delta", "token_by_token"),
-        ("exhibit_c", "on_disconnect", "computes_on"),
-        ("exhibit_d", "admission_control", "never_refuses"),
-        ("exhibit_e", "on_disconnect", "frees_in_mid_step"),
+        ("send_newest_token", "stream_delta", "newest_token"),
+        ("free_at_once", "on_disconnect", "frees_in_mid_step"),
     ],
 }
 
@@ -64,40 +57,26 @@ def outranks(candidate, incumbent, margin):
     return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 
 
-def once_committed(num_committed, num_new, size):
-    """Exhibit D of lesson 7, repaired: only what a step has committed can be found."""
-    return num_committed // size
+def once_committed(num_computed_tokens, num_scheduled_tokens, size):
+    """Exhibit C of lesson 7, repaired: only committed tokens can be found."""
+    return num_computed_tokens // size
 
 
 def forget(written):
-    """Exhibit C of lesson 8, repaired: the benchmark begins with an empty memory."""
+    """Exhibit B of lesson 8, repaired: the benchmark begins with an empty memory."""
     return ""
 
 
-def one_more(generations, request_id):
-    """Exhibit A of lesson 9, repaired: a removal counts, as a push does."""
-    return {**generations, request_id: generations.get(request_id, 0) + 1}
-
-
-def sees_preemptions(totals):
-    """Exhibit B of lesson 9, repaired: a test that a dead scheduler fails."""
-    assert totals.preemptions > 0
-
-
-def from_nothing(adaptive):
-    """Exhibit C of lesson 9, repaired: a baseline that was built up, not switched off."""
-    return FIFO
+def one_more(newest, request_id):
+    """Exhibit A of lesson 9, repaired: a removal increments the generation, as a push does."""
+    return {**newest, request_id: newest.get(request_id, 0) + 1}
 
 
 WITHOUT_EXERCISE = {
-    "l05_slo_policy": {"exhibit_a": outranks},
-    "l07_blocks": {"exhibit_d": once_committed},
-    "l08_speculation": {"exhibit_c": forget},
-    "l09_fleet": {
-        "exhibit_a": one_more,
-        "exhibit_b": sees_preemptions,
-        "exhibit_c": from_nothing,
-    },
+    "l05_slo_policy": {"outranks_by_margin": outranks},
+    "l07_blocks": {"num_findable_blocks": once_committed},
+    "l08_speculation": {"draft_memory": forget},
+    "l09_fleet": {"newest_after_removal": one_more},
 }
 
 

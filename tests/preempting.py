@@ -124,8 +124,8 @@ def open_files() -> int:
 
 
 def first_hurried(snapshot: Snapshot) -> Target | None:
-    """A gate: the first waiter with a deadline may push out a pass of requests without one."""
-    hurried = [waiter for waiter in snapshot.waiting if waiter.slo_us < 10**9]
+    """A gate: the first request with a deadline may push out a pass of requests without one."""
+    hurried = [request for request in snapshot.waiting if request.slo_us < 10**9]
     if not hurried or any(runner.num_preemptions for runner in snapshot.running):
         return None
     return Target(snapshot.step, hurried[0].id)

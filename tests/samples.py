@@ -162,19 +162,6 @@ def prefix_tree() -> Record:
     return {"trace": pool_run()}
 
 
-def block_table() -> Record:
-    """Two requests in four blocks of 4, the last of which is free."""
-    full = {"owner": 0, "filled": 4, "outside": []}
-    blocks = [full, full, {**full, "owner": 1, "filled": 3}, {**full, "owner": None, "filled": 0}]
-    tables = {"0": [0, 1], "1": [2]}
-    return {
-        "steps": [
-            {"words": words, "blocks": [*blocks], "tables": tables, "block_size": 4}
-            for words in ("So.", "Nothing has changed.")
-        ]
-    }
-
-
 # ---- a step's costs, masks and batches -----------------------------------------------------------
 
 
@@ -475,7 +462,7 @@ def preemption(layer: int = 7, written_ms: float = 210.4, num_layers: int = 12, 
         for rank in range(2)
     ]  # fmt: skip
     return {
-        "step": 4, "pass_number": 17, "layer": layer, "num_layers": num_layers, "waiter": 7,
+        "step": 4, "pass_number": 17, "layer": layer, "num_layers": num_layers, "candidate": 7,
         "victims": [3], "begun_ns": BEGUN_NS, "written_ns": BEGUN_NS + int(written_ms * MS),
         "replied_ns": BEGUN_NS + (30 * layer + 4) * MS, "resumed_ns": None, "checks": checks,
         **changes,
@@ -592,17 +579,11 @@ def lazy_heap() -> Record:
     """A heap whose removal forgets the counter, so that the next push revives an old entry."""
     from course.lesson_data.l09_lazy_heap import heap_story
 
-    def dropping(heap: Any, generations: Any, event: Any):
-        heap, generations = list(heap), dict(generations)
-        if event[0] == "push":
-            generations[event[1]] = generations.get(event[1], 0) + 1
-            return sorted([*heap, (event[2], event[1], generations[event[1]])]), generations, None
-        if event[0] == "remove":
-            generations.pop(event[1])
-        return heap, generations, None
+    def dropping(newest: Any, request_id: int):
+        return {who: count for who, count in newest.items() if who != request_id}
 
     events = [("push", 3, (1, 200)), ("push", 5, (0, 300)), ("remove", 3), ("push", 3, (2, 100))]
-    return {"story": heap_story(dropping, events)}
+    return {"story": heap_story(events, remove=dropping)}
 
 
 # ---- speculation ---------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WINDOWS, MAC = os.name == "nt", sys.platform == "darwin"
-STUB = b'raise NotImplementedError("Exercise 0.1: which tokens are new?")'
+STUB = b'raise NotImplementedError("Exercise 0.1: which tokens are not cached yet?")'
 WINDOW = {"creationflags": subprocess.CREATE_NEW_CONSOLE} if WINDOWS else {}  # to be interrupted in
 
 
@@ -198,9 +198,10 @@ with Runner(2) as runner:
     assert whole_pass(runner, 100)[0] > 0
 """
 EXHIBIT = """
-from course.lesson_data.l10_exhibits import crowd
-said = crowd(lambda queue, limits, request: "accept")
-assert "24 were served" in said, said
+from course.lesson_data.l10_exhibits import sent_twice
+from nanogpt.server.server_policies import stream_delta
+said = sent_twice(lambda *args: stream_delta(*args))
+assert said.count("the oracle's") == 4, said
 """
 
 

@@ -13,7 +13,6 @@ kv_growth              KV tokens of several runs, full and windowed, with paddin
 storage_strip          real storage as cells, the views into it, held beside counted
 attention_by_distance  how far back trained heads look, and what a window cuts off
 receptive_field        which positions can act on a token, layer by layer
-block_table            physical blocks and the tables that name them
 block_pool             a run's pool of blocks: tables, what is shared, what can still be found
 prefix_tree            the blocks that can be found, each behind its parent
 slack_timeline         slack: arrival, now, the predicted TTFT, the deadline
@@ -41,7 +40,6 @@ from widgets.bar import bar
 from widgets.batch_view import BatchView
 from widgets.batching import Batching
 from widgets.block_pool import BlockPool
-from widgets.block_table import BlockTable
 from widgets.comparing import whose
 from widgets.curves import Curves
 from widgets.fleet_view import FleetView
@@ -73,7 +71,6 @@ __all__ = [
     "BatchView",
     "Batching",
     "BlockPool",
-    "BlockTable",
     "Curves",
     "FleetView",
     "GatePicture",

@@ -1,4 +1,4 @@
-"""A run's pool of blocks: tables, what they share, what is free but still found."""
+"""A run's pool of blocks: tables, shared blocks, cached blocks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
@@ -12,7 +12,6 @@ from widgets.timeline import SHAKESPEARE, checked_trace
 
 _FIELDS = (
     "block_size", "num_blocks", "tables", "idle", "allocated", "freed", "evicted", "published",
-    "copied",
 )  # fmt: skip
 
 

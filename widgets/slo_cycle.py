@@ -28,10 +28,10 @@ class SloCycle(Picture):
 
     `cycle` is {"record", "arrived_us"} and, where they are known, "looked_us" (the monitor took the
     look that it decided on), "cleaned_us" (the engine had undone the pass), "readmitted_us" (the
-    waiter's pass began) and "first_token_us". `record` is a preemption's record as JSON, see
+    candidate's pass began) and "first_token_us". `record` is a preemption's record as JSON, see
     `VoteBoard`; the times are microseconds of the same clock as its nanoseconds. `source` says
     where the numbers come from, such as "measured here" or "recorded".
-    Raises: ValueError for a record without a write or a waiter, or times that are out of order.
+    Raises: ValueError for a record without a write or a candidate, or times out of order.
     """
 
     _esm = assets.esm("slo_cycle")
@@ -75,7 +75,7 @@ def _checked(cycle: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]
     for name, what in (
         ("written_us", "a target that was written"),
         ("replied_us", "replies"),
-        ("waiter", "a waiter"),
+        ("candidate", "a candidate"),
     ):
         if record[name] is None:
             raise ValueError(f"the record has no {what.removeprefix('a ')}; a cycle needs {what}")
@@ -111,10 +111,10 @@ def _spans(record: dict[str, Any], times: dict[str, float]) -> list[dict[str, An
     for rank, checks in enumerate(record["checks"]):
         spans.append(_span(RANKS + rank, 0, _left_us(checks), "pass", f"pass {number}"))
     if "readmitted_us" in times and "first_token_us" in times:
-        words = f"request {record['waiter']}"
+        words = f"request {record['candidate']}"
         for lane in range(RANKS, RANKS + len(record["checks"])):
             spans.append(
-                _span(lane, times["readmitted_us"], times["first_token_us"], "waiter", words)
+                _span(lane, times["readmitted_us"], times["first_token_us"], "candidate", words)
             )
         spans.append(
             _span(ENGINE, times["readmitted_us"], times["first_token_us"], "waits", "waits")
@@ -153,7 +153,7 @@ def _event(
 def _until_the_write(
     record: dict[str, Any], times: dict[str, float]
 ) -> Iterable[dict[str, Any] | None]:
-    waiter, number = record["waiter"], record["pass_number"]
+    candidate, number = record["candidate"], record["pass_number"]
     arrived, written = times["arrived_us"], times["written_us"]
     running = _names(record["victims"])
     when = (
@@ -161,7 +161,7 @@ def _until_the_write(
         if arrived >= 0
         else f"{_ms(-arrived)} before pass {number} begins, which computes the prefill of {running}"
     )
-    yield _event("arrival", [(INBOX, arrived)], f"Request {waiter} arrives, {when}.")
+    yield _event("arrival", [(INBOX, arrived)], f"Request {candidate} arrives, {when}.")
     yield _event(
         "inbox", [(INBOX, arrived)],
         "It lies in the inbox, and the monitor is woken. The engine thread takes it in only "
@@ -171,7 +171,7 @@ def _until_the_write(
     yield None if looked is None else _event(
         "monitor", [(MONITOR, looked)],
         f"The monitor looks, {_ms(looked - arrived)} after the arrival: at the snapshot of this "
-        f"pass and into the inbox. Its gate finds request {waiter} urgent enough.",
+        f"pass and into the inbox. Its gate finds request {candidate} urgent enough.",
     )  # fmt: skip
     yield _event(
         "shared memory", [(MONITOR, written)],
@@ -204,7 +204,7 @@ def _in_the_ranks(record: dict[str, Any]) -> Iterable[dict[str, Any]]:
 def _back_in_the_engine(
     record: dict[str, Any], times: dict[str, float]
 ) -> Iterable[dict[str, Any] | None]:
-    waiter, victims = record["waiter"], _names(record["victims"])
+    candidate, victims = record["candidate"], _names(record["victims"])
     replied = times["replied_us"]
     after = f"{_ms(replied - times['written_us'])} after the write"
     if "resumed_us" in times:
@@ -216,18 +216,18 @@ def _back_in_the_engine(
         yield _event(
             "clean-up", [(ENGINE, times.get("cleaned_us", replied))],
             f"The engine has every reply, {after}, and undoes the pass: {victims} {gives} K/V and "
-            f"{waits} again, request {waiter} is next.",
+            f"{waits} again, request {candidate} is next.",
         )  # fmt: skip
     bottom = RANKS + len(record["checks"]) - 1
     readmitted, first = times.get("readmitted_us"), times.get("first_token_us")
     yield None if readmitted is None else _event(
         "re-admission", [(ENGINE, readmitted)],
-        f"Request {waiter} is admitted, {_ms(readmitted - times['arrived_us'])} after it arrived: "
-        "the cycle is closed.", bottom,
+        f"Request {candidate} is admitted, {_ms(readmitted - times['arrived_us'])} after it "
+        "arrived: the cycle is closed.", bottom,
     )  # fmt: skip
     yield None if first is None else _event(
         "first token", [(ENGINE, first)],
-        f"Request {waiter} has its first token, {_ms(first - times['arrived_us'])} after it "
+        f"Request {candidate} has its first token, {_ms(first - times['arrived_us'])} after it "
         "arrived.",
     )  # fmt: skip
     resumed = times.get("resumed_us")

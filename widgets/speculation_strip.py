@@ -15,7 +15,7 @@ LAST_KINDS = ("bonus", "resampled", "plain")
 class SpeculationStrip(Picture):
     """A step per verifying pass: its drafts with p, q and u, and the token that the model added.
 
-    `story` is a `story(...)` dict of nanogpt.speculative: {"version": 1, "prompt", "passes":
+    `story` is a `story(...)` dict of the lesson's data: {"version": 1, "prompt", "passes":
     [{"drafts": [{"text", "token", "kept", "p", "q", "u"}], "last": {"text", "token", "kind":
     "bonus", "resampled" or "plain"}}], "num_draft_tokens", "temperature"}. `p` and `q` are what the
     model and the draft gave the drafted token, `u` the uniform number that decided, None where

@@ -13,8 +13,9 @@ class VoteBoard(Picture):
     """Ranks by layers: each rank's vote, the collective's result, the write, where all left.
 
     Each board is {"label", "words", "record"}: `record` has the fields of a preemption's record as
-    JSON (step, pass_number, layer, num_layers, waiter, victims, begun_ns, written_ns, replied_ns,
-    resumed_ns, and checks: per rank the list of {"layer", "reached_ns", "vote", "agree_ns"}), with
+    JSON (step, pass_number, layer, num_layers, candidate, victims, begun_ns, written_ns,
+    replied_ns, resumed_ns, and checks: per rank the list of {"layer", "reached_ns", "vote",
+    "agree_ns"}), with
     `layer` = `num_layers` for a pass that was finished. A board may say `agreement` ("vote",
     "carried" or "epoch"; without it "vote"), `mark` (what was written, such as "the flag"; without
     it "target N") and `endings`, per rank {"how": "left", "finished", "hangs" or "crashed",
@@ -57,7 +58,7 @@ _TIMES = ("written_ns", "replied_ns", "resumed_ns")
 _RECORD = checking.shape(
     **dict.fromkeys(("step", "pass_number", "layer", "begun_ns"), checking.whole),
     num_layers=checking.positive,
-    **dict.fromkeys(("waiter", *_TIMES), checking.maybe(checking.whole)),
+    **dict.fromkeys(("candidate", *_TIMES), checking.maybe(checking.whole)),
     victims=checking.list_of(checking.whole),
     checks=checking.list_of(checking.list_of(_CHECK), at_least=1),
 )

@@ -157,7 +157,7 @@ def _small_build(
     raise NothingInstalled(
         "the PyTorch that pip would take brings gigabytes of GPU libraries, and PyTorch's own "
         f"index of small builds could not be used ({why}): check the network, or name an index "
-        "that has the small build, as the README says."
+        "that has the small build, as docs/setup.md says."
     )
 
 

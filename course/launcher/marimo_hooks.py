@@ -55,9 +55,9 @@ class LightStyles:
     """ASGI middleware that takes rules with `:has()` out of style sheets, as a bundler writes them.
 
     With such rules, Chromium looks at all cells again whenever anything in one changes: 8 ms each
-    time in a lesson, ninety times for an edit (docs/benchmarks.md). What they are for, menus that
-    are open, tables and AI edits, looks a little plainer without them. The rule that makes the
-    page dark stays, in words that look at the root's own children only.
+    time in a lesson, ninety times for an edit (docs/benchmarks/serving.md). Without them, open
+    menus, tables and AI edits look a little plainer. The rule that makes the page dark stays,
+    rewritten to look at the root's own children only.
     """
 
     def __init__(self, app: ASGIApp) -> None:

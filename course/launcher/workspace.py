@@ -156,7 +156,7 @@ class Workspace:
         return [other for other in alike if other[:3] == name[:3] and (self.work / other).exists()]
 
     def _passed(self, lesson: str) -> dict[str, str]:
-        """Return the sources of passed answers, which course.answers keeps, by function name.
+        """Return the sources of passed answers, which course.saved_answers keeps, by function name.
 
         An exercise keeps its id when its lesson is split: l04.evict may belong to l04b_quality.py.
         """

@@ -184,32 +184,32 @@ def contained(
     channel = server.start()
     until = time.monotonic() + BACKSTOP * PLAY_S
 
-    def function(part: str) -> Callable[..., Any]:
-        loaded = load(channel, texts[part], [part])
-        answer = loaded.answers.get(part)
+    def function(policy: str) -> Callable[..., Any]:
+        loaded = load(channel, texts[policy], [policy])
+        answer = loaded.answers.get(policy)
         if answer is None:
-            raise PolicyError(f"`{part}` cannot be had: {' '.join(loaded.problems[part])}")
+            raise PolicyError(f"`{policy}` cannot be had: {' '.join(loaded.problems[policy])}")
 
         def ask(*args: Any) -> Any:
             if time.monotonic() > until or channel.cpu_s() > PLAY_S:
-                raise PolicyError(f"the parts took longer than {PLAY_S:g} s of computing together")
+                raise PolicyError(f"all policies took longer than {PLAY_S:g} s of computing")
             try:
                 result = answer.call(args, limit_s=_CALL_S, wall_s=BACKSTOP * _CALL_S)
             except LostError as lost:
-                raise PolicyError(f"{part} {lost.words}") from None
+                raise PolicyError(f"{policy} {lost.words}") from None
             if result.timed_out:
-                raise PolicyError(f"{part} took longer than {_CALL_S:g} s of computing")
+                raise PolicyError(f"{policy} took longer than {_CALL_S:g} s of computing")
             if result.error is not None:
-                raise PolicyError(f"{part} {result.error.told}")
+                raise PolicyError(f"{policy} {result.error.told}")
             return result.value
 
         return ask
 
     try:
-        yield {part: function(part) for part in texts}
+        yield {policy: function(policy) for policy in texts}
     except LostError as lost:
-        raise PolicyError(f"reading the parts {lost.words}") from None
+        raise PolicyError(f"reading the policies {lost.words}") from None
     except TooSlowError as slow:
-        raise PolicyError(f"reading the parts took {slow.cpu_s:.0f} s and was stopped") from None
+        raise PolicyError(f"reading the policies took {slow.cpu_s:.0f} s and was stopped") from None
     finally:
         channel.end()

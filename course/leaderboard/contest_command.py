@@ -162,7 +162,7 @@ def _as_json(
 def _judge_others(arguments: Namespace, console: Console) -> int:
     """Plays the entries of files again, in a sandbox; returns the exit status."""
     if sys.platform != "linux":
-        raise ContestError("playing the parts of others needs Linux, whose sandbox keeps them in.")
+        raise ContestError("other people's policies need a sandbox, which only Linux has.")
     entries = [each for path in arguments.verify or arguments.score for each in read_board(path)]
     if arguments.score and not (arguments.salt and arguments.board):
         raise ContestError("--score takes --salt SALT and --board FILE.")

@@ -33,9 +33,9 @@ def contest_table(functions: Functions, names: Sequence[str] = NAMES, seeds: int
 
     Under the first public seeds. Raises: ValueError for a function that the contest does not ask.
     """
-    for part in functions:
-        if part not in PLAYED:
-            raise ValueError(f"the contest asks no part {part!r}; it asks {', '.join(PLAYED)}")
+    for policy in functions:
+        if policy not in PLAYED:
+            raise ValueError(f"the contest has no policy {policy!r}; it has {', '.join(PLAYED)}")
     labels = [f"seed {seed}" for seed in range(seeds)]
     played = [[play_mine(name, i, i, functions) for i in range(seeds)] for name in names]
     return "\n\n".join(f"{markdown(each, labels)}\n\n{sentence(each)}" for each in played)
@@ -53,10 +53,10 @@ def table(rows: Sequence[Sequence[str]]) -> Table:
 
 def card_rows(card: Sequence[Contribution]) -> list[list[str]]:
     """What each policy brings, by workload: alone with the reference / among one's own."""
-    rows = [["part", *dict.fromkeys(each.workload for each in card)]]
-    for part in dict.fromkeys(each.part for each in card):
-        cells = [f"{each.alone:+} / {each.among:+}" for each in card if each.part == part]
-        rows.append([part, *cells])
+    rows = [["policy", *dict.fromkeys(each.workload for each in card)]]
+    for policy in dict.fromkeys(each.policy for each in card):
+        cells = [f"{each.alone:+} / {each.among:+}" for each in card if each.policy == policy]
+        rows.append([policy, *cells])
     return rows
 
 
@@ -66,7 +66,7 @@ def sentence(rounds: Sequence[Round]) -> str:
     num_calls, most = sum(each.num_calls for each in rounds), sum(each.most for each in rounds)
     than = [f"{_signed(sums[MINE] - sums[one])} against {one}" for one in sums if one != MINE]
     said = [
-        f"{rounds[0].workload}: your parts keep {sums[MINE]} of {num_calls} promises "
+        f"{rounds[0].workload}: your policies keep {sums[MINE]} of {num_calls} promises "
         f"({', '.join(than)}); no schedule can keep more than {most}."
     ]
     scores = [(name, score.problem) for each in rounds for name, score in each.scores]
@@ -79,14 +79,14 @@ def card_sentence(card: Sequence[Contribution]) -> str:
     """What the numbers of a report card mean, and which policy brings most."""
     sums: dict[str, int] = {}
     for each in card:
-        sums[each.part] = sums.get(each.part, 0) + each.alone
-    best = max(sums, key=lambda part: sums[part])
+        sums[each.policy] = sums.get(each.policy, 0) + each.alone
+    best = max(sums, key=lambda policy: sums[policy])
     most = f"{best} brings most: {_signed(sums[best])} in all."
     if sums[best] <= 0:
-        most = "No part alone brings more than the reference's."
-    problems = {each.part: each.problem for each in card if each.problem}
-    failed = [f"With {part} a run fails: {problem}." for part, problem in problems.items()]
-    what = "Points that a part brings: alone with the reference / among your own parts."
+        most = "No policy alone brings more than the reference's."
+    problems = {each.policy: each.problem for each in card if each.problem}
+    failed = [f"With {policy} a run fails: {problem}." for policy, problem in problems.items()]
+    what = "Points that a policy brings: with references for the others / among your own policies."
     return " ".join([what, most, *failed])
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from course.answers import load_policies
 from course.calling.answers import load
 from course.calling.channel import LostError, TooSlowError
 from course.calling.jobs import RunError, run
@@ -19,6 +18,7 @@ from course.calling.policies import SavedPolicy
 from course.calling.processes import own_starter
 from course.files import read_bytes
 from course.registry import exercises
+from course.saved_answers import load_policies
 from course.source.cutting import read_notebook
 from course.source.surroundings import surroundings
 from nanogpt.contest import BASELINES, Entry, Round, Score, Workload, play, play_round, workload
@@ -83,9 +83,9 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
     """
     answers = load_policies()
     mine: dict[str, SavedPolicy] = {
-        item.part: getattr(answers.policies, item.part)
+        item.name: getattr(answers.policies, item.name)
         for item in exercises()
-        if item.part in PLAYED and answers.whose.get(item.part) == "yours"
+        if item.name in PLAYED and answers.whose.get(item.name) == "yours"
     }
     sentences = [f"From your lessons: {_listed(mine)}."] if mine else []
     if file.exists():
@@ -96,7 +96,7 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
         raise ContestError(f"There is no file {file}; name one with functions called {ANY}.")
     if not mine:
         sentences = [
-            f"No part is yours yet, so the reference plays: pass an exercise whose function the "
+            f"No policy is yours yet, so the reference plays: pass an exercise whose function the "
             f"engine uses, or write a function called {ANY} into {file}."
         ]
     return OwnPolicies(mine, " ".join(sentences))
@@ -122,7 +122,7 @@ def read_policies(file: Path) -> dict[str, SavedPolicy]:
         raise ContestError(f"{file} cannot play: {problems[0]}")
     if not wanted:
         broken = f" {notebook.broken[0]}" if notebook.broken else ""
-        raise ContestError(f"{file} defines no part; it takes functions called {ANY}.{broken}")
+        raise ContestError(f"{file} defines no policy; it takes functions called {ANY}.{broken}")
     return {
         name: SavedPolicy(surroundings(notebook, notebook.binding(name)).text(), name)
         for name in wanted
@@ -144,7 +144,7 @@ class Contribution:
     all but this one. `problem` is why a run with it failed.
     """
 
-    part: str
+    policy: str
     workload: str
     alone: int
     among: int
@@ -154,31 +154,31 @@ class Contribution:
 def card_of(functions: Functions, names: Sequence[str], seed: int) -> list[Contribution]:
     """The report card, policy by policy, under one seed; a child process plays each workload."""
     card: list[Contribution] = []
-    mine = [part for part in PLAYED if part in functions]
+    mine = [policy for policy in PLAYED if policy in functions]
     for name in names:
         try:
             limit_s = PLAY_S * len(functions)
             card += run(contributions, functions, workload(name, seed), limit_s=limit_s)
         except RunError as error:
-            card += [Contribution(part, name, 0, 0, str(error)) for part in mine]
-    return sorted(card, key=lambda each: PLAYED.index(each.part))
+            card += [Contribution(policy, name, 0, 0, str(error)) for policy in mine]
+    return sorted(card, key=lambda each: PLAYED.index(each.policy))
 
 
 def contributions(functions: Functions, made: Workload) -> list[Contribution]:
     """What each of these policies brings in one workload. Plays them in this process."""
     scores: dict[frozenset[str], Score] = {}
 
-    def score(parts: set[str]) -> Score:
-        key = frozenset(parts)
+    def score(policies: set[str]) -> Score:
+        key = frozenset(policies)
         if key not in scores:
-            scores[key] = play(made, entry_of({part: functions[part] for part in parts}))
+            scores[key] = play(made, entry_of({policy: functions[policy] for policy in policies}))
         return scores[key]
 
     everything, reference = set(functions), score(set()).points
     card: list[Contribution] = []
-    for part in (part for part in PLAYED if part in functions):
-        alone, together = score({part}), score(everything)
-        among = together.points - score(everything - {part}).points
+    for policy in (policy for policy in PLAYED if policy in functions):
+        alone, together = score({policy}), score(everything)
+        among = together.points - score(everything - {policy}).points
         problem = alone.problem or together.problem
-        card.append(Contribution(part, made.name, alone.points - reference, among, problem))
+        card.append(Contribution(policy, made.name, alone.points - reference, among, problem))
     return card

@@ -1,4 +1,4 @@
-"""Behind lesson 1: its requests, its two exhibits, and the tables of what chunks bring and cost."""
+"""Behind lesson 1: its requests, the table of budgets, masks to draw, and the learner's run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from course.calling.plain_values import as_whole
 from course.calling.policies import Policy
 from course.lesson_data.texts import served
 from nanogpt import GPT, EngineConfig, ModelConfig, Request, Trace, encode
-from nanogpt.experiments.trace_metrics import Summary, summary
+from nanogpt.experiments.trace_metrics import Summary
 from nanogpt.policies import masks
 
 Arrivals = list[tuple[int, Request]]
@@ -49,48 +49,30 @@ _SIX = (  # arrival step, prompt, new tokens
 )
 
 
-def pristine_workspace() -> Arrivals:
-    """Four streams from step 0 on, and a prompt of 400 tokens that arrives at step 6."""
-    streams = [(0, Request(i, encode(text), 24)) for i, text in enumerate(_OPENINGS)]
-    return [*streams, (6, Request(4, encode(SOLILOQUY), 8))]
+def long_prompt_arrives() -> Arrivals:
+    """Four requests from step 0 on, and a prompt of 400 tokens that arrives at step 6."""
+    four = [(0, Request(i, encode(text), 24)) for i, text in enumerate(_OPENINGS)]
+    return [*four, (6, Request(4, encode(SOLILOQUY), 8))]
 
 
 def six_requests() -> Arrivals:
-    """Fresh requests of the same six prompts: the engine writes into the ones that it is given."""
+    """Six new requests with the same prompts: an engine changes the requests that it runs."""
     return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]
 
 
 def one_tiny_layer() -> GPT:
-    """A model that costs next to nothing to run, for runs of which only the plan matters."""
+    """A model that is cheap to run, for runs of which only the plan matters."""
     return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8))
 
 
-# --- what chunks bring and cost -----------------------------------------------------------------
+# --- budgets --------------------------------------------------------------------------------------
 
 
-def changed_by_chunks(gpu: tuple[Trace, Trace], cpu: tuple[Trace, Trace]) -> str:
-    """Worst gap, mean TTFT and throughput of whole prompts and of chunks, on both machines."""
-
-    def change(name: str, part: Callable[[Summary], float]) -> str:
-        pairs = [(part(summary(whole)), part(summary(chunks))) for whole, chunks in (gpu, cpu)]
-        on_gpu, on_cpu = (f"{before:,.4g} to {after:,.4g}" for before, after in pairs)
-        return f"{name}: {on_gpu} on the GPU, {on_cpu} on the CPU."
-
-    return "\n".join(
-        [
-            "From whole prompts to chunks, both modelled:",
-            change("**Worst gap** in ms", lambda s: _ms(s.worst_itl_us)),
-            change("**Mean TTFT** in ms", lambda s: _ms(s.mean_ttft_us)),
-            change("**Throughput** in tokens/s", lambda s: s.tokens_per_s),
-        ]
-    )
-
-
-def bill(title: str, runs: Mapping[str, Summary]) -> str:
-    """Throughput, mean TTFT, worst gap and forwards of each run, as a Markdown table."""
+def budget_table(title: str, runs: Mapping[str, Summary]) -> str:
+    """Throughput, mean TTFT, largest ITL and forwards of each run, as a Markdown table."""
     base = next(iter(runs.values()))
     rows = [
-        f"| {title} | tokens/s | | mean TTFT | | worst gap | | forwards |",
+        f"| {title} | tokens/s | | mean TTFT | | largest ITL | | forwards |",
         "|:--|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, each in runs.items():
@@ -105,12 +87,12 @@ def bill(title: str, runs: Mapping[str, Summary]) -> str:
 
 
 def _ms(us: float | None) -> float:
-    assert us is not None, "a run without two tokens of a request has no gap"
+    assert us is not None, "a run in which no request has two tokens has no ITL"
     return us / 1000
 
 
 def picked_budget(attempt: Attempt, step_us: Callable[[int], int], limit_us: int) -> int | None:
-    """What the learner's `pick_budget` chooses beside four decodes; None if that is no budget."""
+    """The budget that the learner's `pick_budget` chooses for four decodes; None if invalid."""
     if not attempt.started or attempt.function is None:
         return None
     try:
@@ -121,19 +103,19 @@ def picked_budget(attempt: Attempt, step_us: Callable[[int], int], limit_us: int
 
 
 def budget_verdict(
-    attempt: Attempt, picked: int | None, limit_us: int, worst_gap_us: Callable[[int], float]
+    attempt: Attempt, picked: int | None, limit_us: int, largest_itl_us: Callable[[int], float]
 ) -> str:
-    """What the learner's `pick_budget` chose, and whether a run with it keeps the promise."""
+    """The budget that the learner's `pick_budget` chose, and whether a run stays in the limit."""
     limit = f"a limit of {limit_us / 1000:g} ms"
     if not attempt.started:
-        return f"Write `pick_budget`, and this line says what it makes of {limit}."
+        return f"Write `pick_budget`, and this line says which budget it chooses for {limit}."
     if picked is None:
-        return "`pick_budget` gave no budget here; its check says more."
-    gap_us = worst_gap_us(picked)
-    kept = "the promise is kept" if gap_us <= limit_us else "**the promise is broken**"
+        return "`pick_budget` returned no valid budget here; its check says more."
+    itl_us = largest_itl_us(picked)
+    kept = "within the limit" if itl_us <= limit_us else "**above the limit**"
     return (
-        f"Your `pick_budget` chose **{picked}** for {limit}. The worst gap with it is "
-        f"{gap_us / 1000:.1f} ms (modelled): {kept}."
+        f"Your `pick_budget` chose **{picked}** for {limit}. With it the largest ITL is "
+        f"{itl_us / 1000:.1f} ms (modelled), {kept}."
     )
 
 
@@ -141,7 +123,7 @@ def budget_verdict(
 
 
 def drawn_masks(attempt: Attempt | None) -> list[dict[str, Any]]:
-    """Masks for a MaskStepper: the learner's beside the right one; exhibit A's for None."""
+    """Masks for a MaskStepper: the learner's and the right one; for None, exhibit A's."""
     if attempt is None:
         labels = list("To be, or not to")
         return [
@@ -153,8 +135,8 @@ def drawn_masks(attempt: Attempt | None) -> list[dict[str, Any]]:
     beside = {"name": "right", "context_columns": 4, "mask": right, "labels": labels}
     if not attempt.started or attempt.function is None:
         note = (
-            "Your chunk holds the last three of these seven queries; four keys are past. Once you "
-            "have written chunk_mask, yours stands here."
+            "The chunk holds the last three of these seven queries; four tokens are cached. Once "
+            "you have written chunk_mask, this picture shows your mask."
         )
         whole = masks.chunk_mask(0, 7).tolist()
         named = {"name": "the whole prompt at once", "context_columns": 0, "note": note}
@@ -162,13 +144,13 @@ def drawn_masks(attempt: Attempt | None) -> list[dict[str, Any]]:
     mine = call(attempt.function, (4, 3)).value
     if not isinstance(mine, torch.Tensor) or mine.dtype != torch.bool or mine.shape != (3, 7):
         return [
-            {**beside, "note": "Yours is not a bool tensor of shape (3, 7): it cannot be drawn."}
+            {**beside, "note": "Yours is not a bool tensor of shape (3, 7), so it cannot be drawn."}
         ]
     return [{**beside, "name": "yours", "mask": mine.tolist()}, beside]
 
 
 def unmasked_later(context_len: int, num_scheduled_tokens: int) -> torch.Tensor:
-    """Exhibit A, bool (T, S): causal in the first chunk; every key in sight of later ones."""
+    """Exhibit A, bool (T, S): causal in the first chunk, no mask in later ones."""
     if context_len > 0:
         return torch.ones(
             num_scheduled_tokens, context_len + num_scheduled_tokens, dtype=torch.bool
@@ -183,6 +165,6 @@ def texts_table(
     yours: Trace,
     reference: Trace,
 ) -> str:
-    """Which parts of the run were the learner's, whether its texts are the oracle's, the texts."""
-    blame = "A plan cannot do that; look at `chunk_mask` and `chunk_inputs`."
+    """Which policies of the run were the learner's, its texts, and whether the oracle agrees."""
+    blame = "No plan can change a text; look at `chunk_mask` and `chunk_inputs`."
     return served(attempts, six_requests(), model, settings, yours, reference, blame)

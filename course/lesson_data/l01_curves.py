@@ -1,4 +1,4 @@
-"""Behind lesson 1's figures: how waits are spread, what budgets cost, and which keeps a promise."""
+"""Behind lesson 1's figures: the throughput and the largest ITL that each budget gives."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ _WHOLE = "whole prompts"
 
 
 @course_style()
-def bill_chart(machines: Mapping[str, Mapping[str, Summary]]) -> Figure:
-    """Throughput against the longest ITL on each machine: whole prompts, and chunks by budget."""
-    figure = new_figure("What a smaller gap costs in throughput", len(machines), "modelled")
-    for axes, (machine, runs) in zip(figure.axes, machines.items(), strict=True):
-        found = {
-            name: (run.worst_itl_us / 1000, run.tokens_per_s)
-            for name, run in runs.items()
-            if run.worst_itl_us is not None
-        }
-        curve(axes, _WHOLE, [found.pop(_WHOLE)])
-        curve(axes, "chunks, by budget", found.values())
-        for name, point in found.items():  # to the left of and above a curve that rises
-            axes.annotate(
-                name.rpartition(" ")[2], point, xytext=(-4, 7), textcoords="offset points",
-                color=INK, fontsize=TEXT_PT, ha="right",
-            )  # fmt: skip
-        axes.margins(x=0.1)
-        label_axes(axes, "longest ITL (ms)", f"throughput, {machine} (tokens/s)", log_x=True)
+def budget_chart(runs: Mapping[str, Summary]) -> Figure:
+    """Throughput against the largest ITL: whole prompts, and chunks by budget."""
+    figure = new_figure("Throughput and largest ITL, by budget", 1, "modelled: a large GPU")
+    [axes] = figure.axes
+    found = {
+        name: (run.worst_itl_us / 1000, run.tokens_per_s)
+        for name, run in runs.items()
+        if run.worst_itl_us is not None
+    }
+    curve(axes, _WHOLE, [found.pop(_WHOLE)])
+    curve(axes, "chunks, by budget", found.values())
+    for name, point in found.items():  # below the curve
+        axes.annotate(
+            name.rpartition(" ")[2], point, xytext=(3, -15), textcoords="offset points",
+            color=INK, fontsize=TEXT_PT,
+        )  # fmt: skip
+    axes.margins(x=0.1)
+    label_axes(axes, "largest ITL (ms)", "throughput (tokens/s)", log_x=True)
     return figure
 
 
 @course_style()
-def promise_chart(
+def limit_chart(
     step_us: Callable[[int], int], runs: Mapping[str, Summary], picked: int | None, limit_us: int
 ) -> Figure:
-    """A step's cost by its tokens, the longest ITL by budget, the promise, the learner's budget.
+    """A full step's cost and the largest ITL by budget, the limit, and the learner's budget.
 
-    `picked` is that budget, None where there is none.
+    `picked` is that budget, or None.
     """
-    figure = new_figure("Which budget keeps the promise?", 1, "modelled: a large GPU")
+    figure = new_figure("Which budget stays within the limit?", 1, "modelled: a large GPU")
     [axes] = figure.axes
-    longest = {
+    largest = {
         int(name.rpartition(" ")[2]): run.worst_itl_us
         for name, run in runs.items()
         if name != _WHOLE
     }
-    steps = [(n, step_us(n) / 1000) for n in range(4, max(longest) + 1, 4)]
+    steps = [(n, step_us(n) / 1000) for n in range(4, max(largest) + 1, 4)]
     curve(axes, "a full step", steps, marker="none")
-    known = [(n, us / 1000) for n, us in longest.items() if us is not None]
-    curve(axes, "longest ITL", known, linestyle="none")
-    mark(axes, "the promise", y=limit_us / 1000)
-    if picked is not None and picked <= max(longest):
+    known = [(n, us / 1000) for n, us in largest.items() if us is not None]
+    curve(axes, "largest ITL", known, linestyle="none")
+    mark(axes, "the limit", y=limit_us / 1000)
+    if picked is not None and picked <= max(largest):
         mark(axes, "your budget", x=picked)
-    label_axes(axes, "token budget (tokens)", "a step, and the longest ITL (ms)")
+    label_axes(axes, "token budget (tokens)", "a full step and the largest ITL (ms)")
     return figure

@@ -1,4 +1,4 @@
-"""Behind lesson 1's exhibits: a mask for first chunks alone, and a plan that looks up when idle."""
+"""Behind lesson 1's exhibits: a mask for first chunks only, and a plan that admits when idle."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -27,7 +27,7 @@ Mask = Callable[[int, int], torch.Tensor]
 
 
 def text_by_chunk_size(model: GPT) -> str:
-    """What exhibit A makes of one prompt at five chunk sizes, above the oracle's text."""
+    """The texts that exhibit A generates with five chunk sizes, and the oracle's text."""
     prompt = encode(SOLILOQUY[:40])
     rows: list[str] = []
     for size in (1, 5, 8, 20, 40):
@@ -36,7 +36,7 @@ def text_by_chunk_size(model: GPT) -> str:
         rows.append(f"| {size} | {shown(decode(list(trace.generated_tokens(0))))} |")
     return "\n".join(
         [
-            "| chunk size | what follows the first 40 characters of the soliloquy |",
+            "| chunk size | the text after the first 40 characters of the soliloquy |",
             "|--:|:--|",
             *rows,
             f"| the oracle | {shown(decode(generate(model, prompt, 32)))} |",
@@ -105,10 +105,10 @@ def _logits_after(model: GPT, tokens: Sequence[int], size: int, mask_of: Mask) -
     return model.logits(hidden[-1])
 
 
-def late_guest(model: GPT) -> tuple[Trace, Trace]:
-    """Three requests under exhibit B, which sees arrivals when it runs dry, and as they should."""
+def late_arrival(model: GPT) -> tuple[Trace, Trace]:
+    """Three requests under exhibit B, which admits only when idle, and under the reference."""
 
-    def blind(
+    def only_when_idle(
         decodes: Sequence[int],
         prefilling: Sequence[tuple[int, int]],
         waiting: Sequence[tuple[int, int]],
@@ -127,4 +127,4 @@ def late_guest(model: GPT) -> tuple[Trace, Trace]:
             ]
         )
 
-    return run(Policies(plan_step=blind)), run(Policies())
+    return run(Policies(plan_step=only_when_idle)), run(Policies())

@@ -1,47 +1,50 @@
-"""Behind lesson 2's exhibits: a livelock of two polite requests, and tokens in the wrong hands."""
+"""Behind lesson 2's defects: a livelock, and a scheduler without one of its guards of memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from course.attempt import Attempt
-from course.lesson_data.l02_scheduler import POST
+from course.lesson_data.l02_scheduler import POST, six_requests
 from course.lesson_data.plan_only import plan_engine
-from course.lesson_data.texts import shown
 from course.replay import replay, replays
-from nanogpt import (
-    GPT,
-    Engine,
-    EngineConfig,
-    Policies,
-    Request,
-    Trace,
-    decode,
-    encode,
-    generate,
-)
+from nanogpt import Engine, EngineConfig, Policies, Request, Trace
 from nanogpt.policies import queueing
 from nanogpt.policy_views import RequestView
 
 Victim = Callable[[Sequence[RequestView]], int]
-WayBack = Callable[[RequestView], Any]
+RequeuePolicy = Callable[[RequestView], Any]
 _MOST_STEPS = 40
-_TRIO = (("ROMEO:\nBut, soft! ", 2), ("JULIET:\nO Romeo, ", 0), ("HAMLET:\nA", 1))
+_SHORT_OF_MEMORY = EngineConfig(token_budget=32, max_kv_tokens=160, max_prefilling=1)
+
+
+def switched_off(half: str) -> Trace:
+    """The six requests under FCFS without "admission" or "preemption", or with both: ""."""
+    engine = plan_engine(_SHORT_OF_MEMORY)
+    scheduler = engine.scheduler
+    if half == "admission":
+        scheduler.select_admissible = lambda preempted=(): (
+            [] if preempted else list(scheduler.waiting),
+            None,
+        )
+    elif half == "preemption":
+        scheduler.select_victims = lambda: ()
+    return replay(engine, six_requests())
 
 
 def oldest(active: Sequence[RequestView]) -> int:
-    """Exhibit A, the victim: the request that was admitted longest ago."""
+    """The victim of the livelock: the request that was admitted first."""
     return min(active, key=lambda request: (request.admitted_at or 0, request.id)).id
 
 
 def start_over(request: RequestView) -> tuple[list[int], int, int, int]:
-    """The published way back: the generated tokens are thrown away."""
+    """The published requeue: the generated tokens are thrown away."""
     return list(request.prompt_tokens), 0, request.arrival_time, 0
 
 
-def twins(victim: Victim, way_back: WayBack = start_over) -> Trace:
+def twins(victim: Victim, requeue: RequeuePolicy = start_over) -> Trace:
     """Two equal requests, 10 tokens of prompt and 10 new, in 22 KV tokens; 40 steps at most."""
-    return replay(_engine_of_twins(_policies(victim, way_back)), _two_equal(), _MOST_STEPS)
+    return replay(_engine_of_twins(_policies(victim, requeue)), _two_equal(), _MOST_STEPS)
 
 
 def your_twins(attempt: Attempt) -> Trace:
@@ -51,8 +54,8 @@ def your_twins(attempt: Attempt) -> Trace:
     return run_with(_policies(victim))
 
 
-def _policies(victim: Victim, way_back: WayBack = start_over) -> Policies:
-    return Policies(choose_victim=victim, requeue=way_back)
+def _policies(victim: Victim, requeue: RequeuePolicy = start_over) -> Policies:
+    return Policies(choose_victim=victim, requeue=requeue)
 
 
 def _engine_of_twins(policies: Policies) -> Engine:
@@ -61,38 +64,3 @@ def _engine_of_twins(policies: Policies) -> Engine:
 
 def _two_equal() -> list[tuple[int, Request]]:
     return [(0, Request(i, [1 + i] * 10, 10)) for i in (0, 1)]
-
-
-def steps_if_kept() -> int:
-    """How many steps the twins take under exhibit A when a victim keeps its text."""
-    return len(twins(oldest, queueing.requeue).steps)
-
-
-def along_the_active(
-    batch_ids: Sequence[int], active_ids: Sequence[int], sampled: Sequence[int]
-) -> dict[int, int]:
-    """Exhibit B: each token to the request at its place among those that are active now."""
-    return dict(zip(active_ids, sampled, strict=False))
-
-
-def crossed_table(model: GPT) -> str:
-    """Three texts under exhibit B, by FCFS and by priority, beside the oracle's."""
-    fcfs, ranked = (
-        replay(
-            Engine(model, EngineConfig(policy=policy), Policies(assign_tokens=along_the_active)),
-            _trio(),
-        )
-        for policy in ("fcfs", "priority")
-    )
-    rows = [
-        f"| {r.id} | {r.priority} | {shown(decode(list(fcfs.generated_tokens(r.id))))} "
-        f"| {shown(decode(list(ranked.generated_tokens(r.id))))} "
-        f"| {shown(decode(generate(model, r.prompt_tokens, 20)))} |"
-        for _, r in _trio()
-    ]
-    head = "| request | priority | under FCFS | under priority | the oracle |"
-    return "\n".join([head, "|--:|--:|:--|:--|:--|", *rows])
-
-
-def _trio() -> list[tuple[int, Request]]:
-    return [(0, Request(i, encode(p), 20, priority=r)) for i, (p, r) in enumerate(_TRIO)]

@@ -1,4 +1,4 @@
-"""The four tests of the scheduling post, with its own calls, on the learner's parts."""
+"""The four tests of the scheduling post, with its own calls, on the learner's policies."""
 
 import functools
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class PostTest(NamedTuple):
 
 
 def passed_policies(attempts: Mapping[str, Attempt]) -> Policies:
-    """The engine's parts, with the learner's functions that have passed their checks."""
+    """The reference's policies, with the learner's functions that have passed their checks."""
     passed: dict[str, Any] = {
         name: Policy(each.function)
         for name, each in attempts.items()
@@ -61,13 +61,15 @@ def _run_of(model: GPT) -> Rerun[Policies, list[PostTest]]:
 
 
 def tests_table(model: GPT, policies: Policies) -> str:
-    """The four as a Markdown table."""
+    """The four tests as a folded Markdown table."""
     try:
         tests = post_tests(model, policies)
     except RunError as error:
         return f"The tests stopped: {error}."
     rows = [f"| {t.name} | {'yes' if t.passed else '**no**'} | {t.said} |" for t in tests]
-    return "\n".join(["| the post's test | passed | what it prints |", "|:--|:--|:--|", *rows])
+    title = "/// details | For readers of the post: its four tests, on your functions\n"
+    head = "| the post's test | passed | what it prints |\n|:--|:--|:--|"
+    return "\n".join([title, head, *rows, "\n///"])
 
 
 def _serve(

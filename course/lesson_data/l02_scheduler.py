@@ -1,4 +1,4 @@
-"""Behind lesson 2: its workloads, the pushes and pops of a run, what a place in a queue brings."""
+"""Behind lesson 2: its workloads, and the pushes and pops of a run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,9 +8,8 @@ from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
 from course.lesson_data.l02_heap import record_heap
 from course.lesson_data.plan_only import plan_engine
-from course.lesson_data.texts import served
 from course.replay import replay
-from nanogpt import GPT, EngineConfig, Policies, Request, Trace, encode, generate
+from nanogpt import EngineConfig, Policies, Request, Trace, encode
 from nanogpt.policies import queueing
 from nanogpt.policy_views import RequestView
 
@@ -41,7 +40,7 @@ _QUEUE = (  # arrival step, prompt tokens, new tokens, priority
 
 
 def verona() -> Arrivals:
-    """Romeo's request from step 0 on, of priority 2, and Juliet's at step 5, of priority 0."""
+    """Romeo's request at step 0, of priority 2, and Juliet's at step 5, of priority 0."""
     return [
         (0, Request(0, encode("ROMEO:\nBut"), 10, priority=2)),
         (5, Request(1, encode("JULIET:"), 5, priority=0)),
@@ -55,7 +54,7 @@ def six_requests() -> Arrivals:
 
 
 def recomputed(trace: Trace) -> int:
-    """Tokens whose K/V was computed a second time."""
+    """How many computed tokens had been computed before."""
     computed: dict[int, int] = {}
     again = 0
     for work in (work for step in trace.steps for work in step.work):
@@ -66,25 +65,9 @@ def recomputed(trace: Trace) -> int:
 
 
 def latencies(trace: Trace) -> dict[int, int]:
-    """Steps from arrival to the last token, by request; none for one that is not done."""
+    """Steps from arrival to the last token, by request, for the requests that finished."""
     ends = {i: step.step for step in trace.steps for i in step.finished}
     return {r.id: ends[r.id] - r.arrival_step + 1 for r in trace.requests if r.id in ends}
-
-
-def what_romeo_cost(model: GPT, tragedy: Trace) -> str:
-    """What `verona` computed and sampled for request 0, and whether its text is undisturbed."""
-    works = [w for s in tragedy.steps for w in s.work if w.request_id == 0]
-    computed = sum(work.end - work.start for work in works)
-    sampled = sum(work.sampled is not None for work in works)
-    _, romeo = verona()[0]
-    alone = generate(model, romeo.prompt_tokens, romeo.max_new_tokens)
-    same = "the same as" if list(tragedy.generated_tokens(0)) == alone else "not"
-    return (
-        f"**{computed} computed, {sampled} sampled.** 15 until it left, then 16 in one go (the "
-        "prompt and six generated tokens, a prefill like any other), then 3 decodes. Starting the "
-        "text over would compute 34 as well, but sample six letters again that a reader has seen. "
-        f"Its text is {same} that of an undisturbed run."
-    )
 
 
 # --- the queue ----------------------------------------------------------------------------------
@@ -93,7 +76,7 @@ def what_romeo_cost(model: GPT, tragedy: Trace) -> str:
 def queue_of(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
     """The heap of a run with a short KV budget, ranked by the learner's `sort_key`, and its title.
 
-    The reference ranks where there is no answer yet, or none that such a run gets through with.
+    The reference ranks if there is no answer yet, or if the run fails with the answer.
     """
     if attempt.started and attempt.function is not None:
         try:
@@ -121,7 +104,7 @@ def _heap_of(rank: Rank) -> list[dict[str, Any]]:
 def _operations(
     trace: Trace, keys: Mapping[int, tuple[float, ...]], max_batch: int
 ) -> list[dict[str, Any]]:
-    """The pushes and pops behind a trace, and each wait of a new head, with the admission test."""
+    """A trace's pushes, pops, and looks at a first request that must wait, with admission tests."""
     known = {request.id: len(request.prompt_tokens) for request in trace.requests}
     running: set[int] = set()
     waiting: dict[int, Any] = {}
@@ -157,61 +140,3 @@ def _operations(
             known[work.request_id] += work.sampled is not None
         running -= set(step.finished)
     return operations
-
-
-def said_of_places() -> str:
-    """Ten equal requests whose victims keep their place, or go to the back of the queue."""
-    said: list[str] = []
-    for budget in (40, 48):
-        (kept, again), (back, back_again) = (
-            _ten_in_a_row(budget, way) for way in (queueing.requeue, _to_the_back)
-        )
-        said.append(
-            f"With a budget of {budget}: request 3 takes {back[3]} steps instead of {kept[3]}, "
-            f"and request 4, which came after it, {back[4]} instead of {kept[4]}; recomputed are "
-            f"{back_again} tokens instead of {again}."
-        )
-    return " ".join(said)
-
-
-def _ten_in_a_row(
-    max_kv_tokens: int, way_back: Callable[[RequestView], Any]
-) -> tuple[dict[int, int], int]:
-    limits = EngineConfig(max_kv_tokens=max_kv_tokens, max_batch_size=4, max_prefilling=1)
-    ten = [(2 * i, Request(i, [1] * 8, 12)) for i in range(10)]
-    trace = plan_engine(limits, Policies(requeue=way_back)).run(ten)
-    return latencies(trace), recomputed(trace)
-
-
-def _to_the_back(request: RequestView) -> tuple[list[int], int, int, int]:
-    """The right way back but for the place: a thousand steps behind the last arrival."""
-    kept = queueing.requeue(request)
-    return kept.token_ids, 0, request.arrival_time + 1000, kept.num_generated
-
-
-# --- the learner's run --------------------------------------------------------------------------
-
-
-def your_run(
-    attempts: Mapping[str, Attempt],
-    earlier: str,
-    model: GPT,
-    settings: EngineConfig,
-    yours: Trace,
-    reference: Trace,
-) -> str:
-    """Whose parts ran, whether the texts are the oracle's, which requests were preempted."""
-    blame = "Who waits and who leaves cannot do that; look at `assign_tokens` and `requeue`."
-    victims = ", ".join(str(i) for step in yours.steps for i in step.preempted) or "none"
-    cost = f"Preempted, in this order: {victims}; {recomputed(yours)} tokens were computed twice."
-    return served(
-        attempts,
-        six_requests(),
-        model,
-        settings,
-        yours,
-        reference,
-        blame,
-        earlier=f"Of lesson 1: {earlier}",
-        counted=cost,
-    )

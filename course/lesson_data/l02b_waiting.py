@@ -1,4 +1,4 @@
-"""Behind lesson 2b: what shortest-first, priority and ageing do to the latency of each request."""
+"""Behind lesson 2b: latencies under shortest first, priority and ageing, and ranks over time."""
 
 import functools
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _WORKLOADS = {  # limits, and (arrival, prompt, new tokens, priority) of each re
         [(i, 6, 8, 0) for i in range(8)],
     ),
 }
-_PUBLISHED = {  # the important requests' latency and the throughput, priority against FCFS
+_PUBLISHED = {  # the important requests' latency and the throughput, priority divided by FCFS
     "inversion": "×0.37, ×0.96",
     "mix": "×0.46, ×1.02",
     "memory pressure": "×0.65, ×0.94",
@@ -49,7 +49,7 @@ _PUBLISHED = {  # the important requests' latency and the throughput, priority a
 _MODES: dict[str, dict[str, Any]] = {
     "FCFS": {"policy": "fcfs"},
     "priority": {"policy": "priority"},
-    "priority, pushing out": {"policy": "priority", "preempt_to_admit": True},
+    "priority, preempt to admit": {"policy": "priority", "preempt_to_admit": True},
 }
 LENGTHS = (5, 10, 20, 40)
 
@@ -57,27 +57,27 @@ LENGTHS = (5, 10, 20, 40)
 # --- shortest first -----------------------------------------------------------------------------
 
 
-def said_of_ties() -> str:
-    """Mean latency and that of a long request among short ones, by the rule that breaks ties."""
+def ties_table() -> str:
+    """Mean latency and that of the long request, by the rule that breaks ties, as a table."""
     rules: dict[str, Rule] = {
-        "Earlier arrival": lambda request: (request.priority, request.arrival_time),
-        "Fewer left": lambda request: (
+        "earlier arrival first": lambda request: (request.priority, request.arrival_time),
+        "fewer tokens left first": lambda request: (
             request.priority,
             request.max_new_tokens - len(request.generated_tokens),
         ),
     }
-    said: list[str] = []
+    lengths = (6, 12, 24)
+    rows = ["| mean, long request | " + " | ".join(f"{n} short requests" for n in lengths) + " |"]
+    rows.append("|:--|" + "--:|" * len(lengths))
     for name, rule in rules.items():
-        pairs: list[str] = []
-        for number in (6, 12, 24):
-            steps = _serve(rule, _short_ones(number))
-            pairs.append(f"{fmean(steps.values()):.1f} and {steps[1]}")
-        said.append(f"{name}: {', '.join(pairs)}.")
-    return " ".join(said)
+        runs = [_serve(rule, _short_ones(number)) for number in lengths]
+        cells = " | ".join(f"{fmean(steps.values()):.1f}, {steps[1]}" for steps in runs)
+        rows.append(f"| {name} | {cells} |")
+    return "\n".join(rows)
 
 
 def _short_ones(number: int) -> Arrivals:
-    """A short request every 4 steps, and near the front a long one of 40 tokens (request 1)."""
+    """A short request every 4 steps, and at step 1 a long one of 40 tokens (request 1)."""
     short = [(4 * i, Request(i + 2, [1] * 8, 8)) for i in range(number)]
     return [(0, Request(0, [1] * 8, 8)), (1, Request(1, [1] * 8, 40)), *short]
 
@@ -94,8 +94,8 @@ def _serve(rule: Rule, arrivals: Arrivals) -> dict[int, int]:
 # --- priority, measured -------------------------------------------------------------------------
 
 
-class Bill(NamedTuple):
-    """Mean latencies of the important requests and of the others in ms, and what they cost."""
+class Measured(NamedTuple):
+    """Mean latencies of the important requests and of the others, throughput, recomputed tokens."""
 
     important_ms: float
     others_ms: float
@@ -103,8 +103,8 @@ class Bill(NamedTuple):
     recomputed: int
 
 
-def bills() -> dict[tuple[str, str], Bill]:
-    """The four published workloads under each of three modes, on the clock of a server CPU."""
+def priority_runs() -> dict[tuple[str, str], Measured]:
+    """The four published workloads in each of three modes, on the clock of a server CPU."""
     return {
         (workload, mode): _measured(replace(limits, **change), spec)
         for workload, (limits, spec) in _WORKLOADS.items()
@@ -112,63 +112,81 @@ def bills() -> dict[tuple[str, str], Bill]:
     }
 
 
-def _measured(limits: EngineConfig, spec: list[tuple[int, int, int, int]]) -> Bill:
+def _measured(limits: EngineConfig, spec: list[tuple[int, int, int, int]]) -> Measured:
     requests = [
-        (arrival, Request(i, [1] * prompt, new, priority=rank))
-        for i, (arrival, prompt, new, rank) in enumerate(spec)
+        (arrival, Request(i, [1] * prompt, new, priority=priority))
+        for i, (arrival, prompt, new, priority) in enumerate(spec)
     ]
     trace = plan_engine(limits, clock=CostClock(SERVER_CPU)).run(requests)
-    late: dict[bool, list[float]] = {True: [], False: []}
+    latency_ms: dict[bool, list[float]] = {True: [], False: []}
     for each in all_request_metrics(trace):
         request = trace.request(each.request_id)
         assert each.finish_us is not None
-        late[request.priority == 0].append((each.finish_us - request.arrival_us) / 1000)
-    important, others = fmean(late[True]), fmean(late[False] or [0])
-    return Bill(important, others, summary(trace).tokens_per_s, recomputed(trace))
+        latency_ms[request.priority == 0].append((each.finish_us - request.arrival_us) / 1000)
+    important, others = fmean(latency_ms[True]), fmean(latency_ms[False] or [0])
+    return Measured(important, others, summary(trace).tokens_per_s, recomputed(trace))
 
 
-def times(found: dict[tuple[str, str], Bill], workload: str, mode: str) -> str:
+def times(found: dict[tuple[str, str], Measured], workload: str, mode: str) -> str:
     """The important requests' latency as a multiple of that under FCFS."""
     return f"×{found[workload, mode].important_ms / found[workload, 'FCFS'].important_ms:.2f}"
 
 
-def bills_table(found: dict[tuple[str, str], Bill]) -> str:
-    """Each workload under priority, as multiples of FCFS, beside what its author published."""
-    rows: list[str] = []
-    for workload in _WORKLOADS:
-        base = found[workload, "FCFS"]
-        for mode in ("priority", "priority, pushing out"):
-            bill = found[workload, mode]
-            others = f"×{bill.others_ms / base.others_ms:.2f}" if base.others_ms else "none"
-            published = _PUBLISHED[workload] if mode.endswith("out") else ""
-            rows.append(
-                f"| {workload} | {mode} | {times(found, workload, mode)} | {others} "
-                f"| ×{bill.tokens_per_s / base.tokens_per_s:.2f} "
-                f"| {bill.recomputed} (FCFS: {base.recomputed}) | {published} |"
-            )
-    head = (
-        "| workload | policy | latency of the important | of the others | throughput "
-        "| tokens recomputed | published: important, throughput |"
-    )
-    return "\n".join([head, "|:--|:--|--:|--:|--:|--:|--:|", *rows])
+def priority_table(found: dict[tuple[str, str], Measured]) -> str:
+    """Each workload under priority, as multiples of FCFS, and the published multiples."""
+    rows = [
+        "| workload | important, priority | important, preempt to admit | others | throughput "
+        "| recomputed tokens (FCFS) | published: important, throughput |",
+        "|:--|--:|--:|--:|--:|--:|--:|",
+    ]
+    mode = "priority, preempt to admit"
+    for workload, published in _PUBLISHED.items():
+        base, run = found[workload, "FCFS"], found[workload, mode]
+        others = f"×{run.others_ms / base.others_ms:.2f}" if base.others_ms else "none"
+        rows.append(
+            f"| {workload} | {times(found, workload, 'priority')} | {times(found, workload, mode)} "
+            f"| {others} | ×{run.tokens_per_s / base.tokens_per_s:.2f} "
+            f"| {run.recomputed} ({base.recomputed}) | {published} |"
+        )
+    return "\n".join(rows)
 
 
 # --- starvation and ageing ----------------------------------------------------------------------
 
 
-def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
-    """Curves of one unimportant request's latency over a stream's length, and a sentence on them.
+def two_that_age() -> list[dict[str, Any]]:
+    """The ranks of two waiting requests over the steps, ageing at one rate or at two: curves."""
+    waiting = {"A: arrived at 0, priority 4": (0, 4), "B: arrived at 8, priority 0": (8, 0)}
+    rates = {"at the same rate": 5.0, "A twice as fast": 2.5}  # steps per level, of A; B's is 5
+    return [
+        {
+            "name": name,
+            "points": [
+                [now, priority - (now - arrival) / (rate if name.startswith("A") else 5.0)]
+                for now in range(arrival, 21, 4)
+            ],
+            "when": {"ageing": words},
+        }
+        for words, rate in rates.items()
+        for name, (arrival, priority) in waiting.items()
+    ]
 
-    Ageing ranks by the learner's `aged_key` once it is there, and by the reference where it fails.
+
+def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
+    """Curves of one unimportant request's latency over a stream's length, and what the others pay.
+
+    Ageing ranks by the learner's `aged_key`, or by the reference's until it is written and works.
     """
     if attempt.started and attempt.function is not None:
         try:
             aged = _aged()(_Ageing(Policy(attempt.function)))
             return _curves(aged, "Ageing ranks by your `aged_key`.")
         except RunError:
-            said = "No run with your `aged_key` came to its end, so ageing is the reference's."
+            said = "A run with your `aged_key` failed, so ageing ranks by the reference's."
             return _curves(_aged().reference, said)
-    return _curves(_aged().reference, "Ageing is the reference's: yours is not written yet.")
+    return _curves(
+        _aged().reference, "Ageing ranks by the reference's `aged_key`: yours is not written yet."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +196,7 @@ class _Ageing:
 
 @functools.cache
 def _aged() -> Rerun[_Ageing, _Runs]:
-    """The runs in which every 20 steps, and every 5, raise a request by a level."""
+    """Runs in which 20 steps of waiting, or 5, are worth one level of priority."""
 
     def run(rule: _Ageing) -> _Runs:
         rank = rule.aged_key
@@ -200,11 +218,16 @@ def _curves(aged: _Runs, said: str) -> tuple[list[dict[str, Any]], str]:
         {"name": name, "points": [[n, steps[1]] for n, steps in lengths.items()]}
         for name, lengths in runs.items()
     ]
-    paid = "; ".join(
-        f"{name}: {fmean(steps for i, steps in lengths[LENGTHS[-1]].items() if i != 1):.1f}"
+    means = {
+        name: fmean(steps for i, steps in lengths[LENGTHS[-1]].items() if i != 1)
         for name, lengths in runs.items()
-    )
-    return curves, f"{said} Mean latency of the {LENGTHS[-1]} others, in steps: {paid}."
+    }
+    table = [
+        f"| rule | mean latency of the others, {LENGTHS[-1]} in the stream |",
+        "|:--|--:|",
+        *(f"| {name} | {mean:.1f} steps |" for name, mean in means.items()),
+    ]
+    return curves, "\n".join([said, "", *table])
 
 
 def _by_length(rule: Rule) -> dict[int, dict[int, int]]:
@@ -214,12 +237,12 @@ def _by_length(rule: Rule) -> dict[int, dict[int, int]]:
 
 @functools.cache
 def _by_policy(name: str) -> dict[int, dict[int, int]]:
-    """Those of a rule that no edit changes, worked out once."""
+    """The same for a built-in policy, computed once."""
     return _by_length(name)
 
 
 def _stream(number: int) -> Arrivals:
-    """Important requests without a pause, and one that is not (request 1, at step 2)."""
+    """Important requests, one every 4 steps, and an unimportant one (request 1, at step 2)."""
     important = [(4 * i, Request(i + 2, [1] * 8, 8)) for i in range(number)]
     first, other = Request(0, [1] * 8, 8), Request(1, [1] * 8, 8, priority=2)
     return [(0, first), (2, other), *important]

@@ -1,6 +1,6 @@
 """Behind lesson 3: one step of four requests as a batch, its masks as pictures, its costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +10,10 @@ from torch import Tensor
 from course.attempt import Attempt
 from course.calling.jobs import call
 from course.lesson_data.l01_chunks import SOLILOQUY
-from course.lesson_data.texts import served
 from nanogpt import (
-    GPT,
-    EngineConfig,
     Request,
-    Trace,
     decode,
     encode,
-    generate,
-    interleaved_generate,
 )
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
 from nanogpt.policies import fusing
@@ -52,23 +46,8 @@ _SIX = (  # arrival step, prompt, new tokens
 
 
 def cost_ms(clock: CostModel, *computed: int) -> float:
-    """What forwards over so many tokens each cost together, in ms."""
+    """The total cost of forwards over these numbers of tokens, in ms."""
     return sum(clock.forward_us(ForwardRecord(n, 0, n, 0)) for n in computed) / 1000
-
-
-def useful_shares(trace: Trace) -> str:
-    """How many of a run's computed tokens are useful, and where the worst step stands."""
-    forwards = [forward for step in trace.steps for forward in step.forwards]
-    mixed = [each for each in forwards if each.computed_tokens > each.useful_tokens]
-    worst = max(mixed, key=lambda each: each.computed_tokens / each.useful_tokens)
-    useful = sum(each.useful_tokens for each in forwards)
-    computed = sum(each.computed_tokens for each in forwards)
-    return (
-        f"In the run above: **{useful} useful tokens, {computed:,} computed** "
-        f"({useful / computed:.0%}). Padding stands in only {len(mixed)} of its {len(forwards)} "
-        f"steps; the worst of them computed {worst.computed_tokens} tokens for "
-        f"{worst.useful_tokens}."
-    )
 
 
 # --- the batch as a picture ---------------------------------------------------------------------
@@ -83,7 +62,7 @@ def batch_rows() -> list[dict[str, Any]]:
 
 
 def batch(answer: Any = None) -> dict[str, Any]:
-    """Tokens, positions and letters of the step: the reference's, or those of an answer.
+    """Tokens, positions and letters of the step: the reference's, or an answer's.
 
     Raises: TypeError, ValueError, IndexError or KeyError for an answer that cannot be drawn.
     """
@@ -96,7 +75,7 @@ def batch(answer: Any = None) -> dict[str, Any]:
 
 
 def _letters(tokens: Sequence[Sequence[int]]) -> list[list[str]]:
-    """What to write into the cells: letters, and 0 where a row is padded."""
+    """The letters to draw in the cells; 0 for padding."""
     return [
         [
             "0" if column < len(row) - n else decode([token]).replace("\n", "⏎").replace(" ", "␣")
@@ -121,19 +100,19 @@ def posts_example() -> list[dict[str, Any]]:
     return [
         {
             "name": "1. all visible",
-            "words": "Every new token may see every column. For a single decode that is right.",
+            "words": "Every new token sees every column. For a single decode that is right.",
             "context_columns": 4,
             "masks": [_one("every row", open_)],
         },
         {
             "name": "2. a triangle",
-            "words": "Among the new tokens none may look ahead: the lower triangle of 3 by 3.",
+            "words": "No new token may look ahead: the lower triangle of 3 by 3.",
             "context_columns": 0,
             "masks": [_one("the new columns", triangle)],
         },
         {
             "name": "3. pasted over the new columns",
-            "words": "All of the past lies before the chunk. This is lesson 1's chunk_mask.",
+            "words": "The whole past comes before the chunk. This is lesson 1's chunk_mask.",
             "context_columns": 4,
             "masks": [_one("every row", causal)],
         },
@@ -144,8 +123,8 @@ def posts_example() -> list[dict[str, Any]]:
             "masks": [_one(f"row {name}", causal) for name in "AB"],
         },
         {
-            "name": "5. the padding laid over it",
-            "words": "A holds 2 tokens, so its first two past columns are padding: hidden from A.",
+            "name": "5. hide the padding",
+            "words": "A has 2 tokens in the cache, so its first two past columns are padding.",
             "context_columns": 4,
             "masks": [
                 _one(f"row {name}", mask) | length
@@ -159,16 +138,8 @@ def _one(label: str, mask: Tensor) -> dict[str, Any]:
     return {"label": label, "mask": mask.tolist()}
 
 
-def new_mask_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
-    """The learner's `new_mask([1, 3])` beside the right one; a sentence where it is not to draw."""
-    if not attempt.started or attempt.function is None:
-        return "Once you have written `new_mask`, it is drawn here."
-    mine = call(attempt.function, ([1, 3],)).value
-    return compared_masks("AB", [0, 0], [1, 3], mine, fusing.new_mask([1, 3]))
-
-
 def full_mask_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
-    """The learner's mask of a decode, a chunk and a first chunk, in the same way."""
+    """The learner's mask of a decode, a chunk and a first chunk, or why it cannot be drawn."""
     if not attempt.started or attempt.function is None:
         return "Once you have written `full_mask`, it is drawn here."
     lengths = [4, 2, 0], [1, 3, 2]
@@ -184,13 +155,13 @@ def compared_masks(
     mine: object,
     right: Tensor,
 ) -> list[dict[str, Any]] | str:
-    """A batch's mask beside the reference's; a sentence when it has not its type and shape."""
+    """A batch's mask beside the reference's; a sentence if its type or shape is wrong."""
     if not isinstance(mine, Tensor) or mine.dtype != torch.bool or mine.shape != right.shape:
         shape = tuple(right.shape)
         return f"Yours is not a bool tensor of shape {shape}, so it cannot be drawn."
     context_columns = right.shape[2] - right.shape[1]
     right = right.clone()
-    for i, n in enumerate(num_scheduled_tokens):  # what a padding query sees is free
+    for i, n in enumerate(num_scheduled_tokens):  # a padding query may see anything
         for query in range(len(right[i]) - n):
             if context_columns == 0 or mine[i, query].any():
                 right[i, query] = mine[i, query]
@@ -199,7 +170,7 @@ def compared_masks(
         | {"context_len": context_lens[i], "num_scheduled_tokens": num_scheduled_tokens[i]}
         for i, name in enumerate(names)
     ]
-    words = "One matrix for each row of the batch, past keys before new ones."
+    words = "One matrix per row of the batch, past keys before new keys."
     step = {"name": "The mask", "words": words, "context_columns": context_columns, "masks": masks}
     return [{**step, "compare": right.tolist()}]
 
@@ -223,52 +194,6 @@ def _cut(mine: Any, row: int) -> str:
         return "not written yet" if mine is None else "nothing that can be read"
 
 
-# --- the learner's run --------------------------------------------------------------------------
-
-
 def six_requests() -> list[tuple[int, Request]]:
     """Fresh requests of the same six prompts: the engine writes into the ones it is given."""
     return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]
-
-
-def your_run(
-    attempts: Mapping[str, Attempt],
-    earlier: str,
-    model: GPT,
-    settings: EngineConfig,
-    yours: Trace,
-    reference: Trace,
-) -> str:
-    """Whose parts ran, whether the texts are the oracle's, in how many calls of the model."""
-    blame = "Step to the first difference: which rows stood in the batch when it began?"
-    calls = sum(len(step.forwards) for step in yours.steps)
-    return served(
-        attempts,
-        six_requests(),
-        model,
-        settings,
-        yours,
-        reference,
-        blame,
-        earlier=f"Of the earlier lessons: {earlier}",
-        counted=f"{calls} model calls in {len(yours.steps)} steps.",
-    )
-
-
-def posts_call(model: GPT) -> str:
-    """The interleaving post's own call, and its claim: one forward a step, the oracle's texts."""
-    prompts = (("O Romeo, ", 10), ("To be or not to be, that ", 10), ("K", 1))
-    requests = [Request(i, encode(prompt), n) for i, (prompt, n) in enumerate(prompts)]
-    done = interleaved_generate(
-        model, requests, policy="fcfs", token_budget=16, max_kv_tokens=256
-    )  # fmt: skip
-    alone = [generate(model, r.prompt_tokens, r.max_new_tokens) for r in requests]
-    same = [list(request.generated_tokens) for request in requests] == alone
-    assert done.trace is not None
-    calls = [len(step.forwards) for step in done.trace.steps]
-    claim = "holds" if same and calls == [1] * len(calls) else "**does not hold**"
-    return (
-        'The post\'s own call, `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, '
-        f"max_kv_tokens=256)`, on three requests: {len(calls)} steps, {sum(calls)} model calls. "
-        f"Its claim, one call per step and the oracle's texts, {claim}."
-    )

@@ -1,4 +1,4 @@
-"""Behind lesson 3b: the packed step as a picture, four forms of a forward, and what each costs."""
+"""Behind lesson 3b: the packed step as a picture, and each layout of a step with its cost."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from nanogpt.experiments.trace_metrics import all_request_metrics, percentile, s
 from nanogpt.policies import fusing
 
 FORMS = {"two forwards": "padded", "one, padded": "fused", "one, packed": "packed"}
-BUDGETS = (16, 64, 256)
+BUDGETS = (16, 256)
 STAGE = EngineConfig(token_budget=32, temperature=0.8, seed=1)
 """Lesson 3's limits for its six requests, but for the executor."""
 
@@ -41,9 +41,9 @@ Runs = dict[tuple[str, int, str], Trace]  # machine, budget, form
 
 
 def strip(attempt: Attempt) -> dict[str, Any] | str:
-    """What BatchView takes to draw lesson 3's step padded and then packed; or a sentence.
+    """Lesson 3's step padded, then packed by the learner's `pack`, for a BatchView; or a sentence.
 
-    Packed by the learner's `pack` where there is one, beside the reference's.
+    The reference's stands beside it, and alone while `pack` is not written.
     """
     right = _packed(*fusing.pack(NUM_COMPUTED, NUM_SCHEDULED))
     if not attempt.started or attempt.function is None:
@@ -59,7 +59,7 @@ def strip(attempt: Attempt) -> dict[str, Any] | str:
             raise ValueError
         packed = _packed(list(cu_seqlens_q), list(cu_seqlens_k), mask)
     except (TypeError, ValueError, AttributeError):
-        return "What `pack` gives for this step cannot be drawn; its check says more."
+        return "Your `pack` returned a value that cannot be drawn; its check says why."
     both = {**batch(), "packed": right}
     title = "From padded to packed, by your pack"
     return {**batch(), "packed": packed, "reference": both, "title": title}
@@ -79,36 +79,38 @@ def _packed(cu_seqlens_q: list[int], cu_seqlens_k: list[int], mask: Tensor) -> d
     }
 
 
-# --- four forms, one text -----------------------------------------------------------------------
+# --- every layout, one text ---------------------------------------------------------------------
 
 
 def forms_table(model: GPT, policies: Policies) -> str:
-    """Lesson 3's six requests in each form, on the learner's parts: calls, tokens, texts."""
+    """Lesson 3's six requests in each layout, with the learner's policies: calls, tokens, texts."""
     rows: list[str] = []
     for name, executor in {**FORMS, "one, packed, one mask": "single_mask"}.items():
-        # Only the strip calls `pack`, so an edit of it leaves the other forms' runs as they are.
+        # Only `single_mask` calls `pack`, so an edit of it need not run the other layouts again.
         used = policies if executor == "single_mask" else replace(policies, pack=fusing.pack)
         trace = _served(model, executor, used)
         forwards = [forward for step in trace.steps for forward in step.forwards]
         wrong = wrong_texts(six_requests(), model, STAGE, trace)
-        texts = f"**wrong: {', '.join(map(str, wrong))}**" if wrong else "all six the oracle's"
+        texts = (
+            f"**wrong: {', '.join(map(str, wrong))}**" if wrong else "all six equal the oracle's"
+        )
         rows.append(
             f"| {name} | `{executor}` | {len(forwards)} | {sum(f.useful_tokens for f in forwards)} "
             f"| {sum(f.computed_tokens for f in forwards):,} "
             f"| {f'**stopped:** {trace.error}' if trace.error else texts} |"
         )
-    head = "| forwards per step | executor | model calls | useful tokens | computed | texts |"
+    head = "| forwards per step | executor | calls | useful tokens | computed tokens | texts |"
     return "\n".join([head, "|:--|:--|--:|--:|--:|:--|", *rows])
 
 
 @functools.lru_cache(maxsize=8)
 def _served(model: GPT, executor: str, policies: Policies) -> Trace:
-    """Lesson 3's six requests in one form."""
+    """Lesson 3's six requests in one layout."""
     form = replace(STAGE, executor=executor)
     return replays(lambda policies: Engine(model, form, policies), six_requests, 300)(policies)
 
 
-# --- what each form costs -----------------------------------------------------------------------
+# --- what each layout costs ---------------------------------------------------------------------
 
 
 def crowd() -> list[tuple[int, Request]]:
@@ -124,7 +126,7 @@ def crowded(model: GPT, executor: str, token_budget: int, clock: Clock) -> Trace
 
 
 def crowd_runs() -> Runs:
-    """The crowd on both machines, at three budgets, in three forms; clocks charge for the plan."""
+    """The crowd on both modelled machines, at each budget, in each layout."""
     tiny = one_tiny_layer()
     return {
         (machine, budget, form): crowded(tiny, executor, budget, CostClock(clock))
@@ -142,25 +144,8 @@ def p99_ms(trace: Trace) -> float:
     return found / 1000
 
 
-def said_of_p99(runs: Runs) -> str:
-    """Why the padded form has the longest gaps at a budget of 256."""
-    padded, packed = (p99_ms(runs["gpu", 256, form]) for form in ("one, padded", "one, packed"))
-    steps = runs["gpu", 256, "one, padded"].steps
-    widest = max(steps, key=lambda step: step.forwards[0].computed_tokens)
-    chunk = max(work.end - work.start for work in widest.work)
-    forward, rows = widest.forwards[0], len(widest.work)
-    return (
-        f"**{padded:.1f} ms**, and packed {packed:.1f} ms. The widest step has a chunk of {chunk} "
-        f"tokens beside {rows - 1} decodes: {rows} rows of {chunk} are "
-        f"{forward.computed_tokens:,} tokens, {forward.useful_tokens} of them useful. The weight "
-        f"read hides about {GPU.floor_us / GPU.token_us:.0f} tokens ({GPU.floor_us / 1000:.1f} ms "
-        f"at {GPU.token_us:.0f} µs a token). The calls went down, the tokens went up, and from "
-        "there on tokens are what is paid."
-    )
-
-
 def crowd_table(runs: Runs) -> str:
-    """Tokens computed, ITL p99 and throughput of each form, with factors of two forwards."""
+    """Tokens computed, ITL p99 and throughput of each layout, relative to two forwards."""
 
     def cells(machine: str, budget: int, form: str) -> str:
         trace, base = runs[machine, budget, form], runs[machine, budget, "two forwards"]
@@ -186,7 +171,7 @@ def crowd_table(runs: Runs) -> str:
 
 
 def step_curves() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Curves of a step's cost over its chunk, for each form, and the sliders that choose."""
+    """Curves of a step's cost over its chunk length, one per layout, and their sliders."""
     chunks = [1, 4, 8, *range(16, 193, 16)]
     decodes = [1, 2, 4, 8]
     series = [
@@ -208,17 +193,6 @@ def step_curves() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         {"name": "machine", "values": list(MACHINES), "shown": 0},
     ]
     return series, sliders
-
-
-def longest_chunk(machine: str, decodes: int) -> int:
-    """The longest chunk up to 512 with which the padded forward is no slower than two."""
-    clock = MACHINES[machine]
-    fits = [
-        chunk
-        for chunk in range(1, 513)
-        if cost_ms(clock, (decodes + 1) * chunk) <= cost_ms(clock, decodes, chunk)
-    ]
-    return max(fits, default=0)
 
 
 def live_table(model: GPT) -> str:

@@ -12,12 +12,9 @@ from course.lesson_data.texts import oracle
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.policies import sliding_window
-from nanogpt.policies.sliding_window import kept_positions
-from nanogpt.trace import BlockStepRecord, StepRecord, WorkRecord
 from widgets import whose
 
 Arrivals = list[tuple[int, Request]]
-LiveBytes = Callable[[list[torch.Tensor]], int]
 
 _THREE = ((0, "MERCUTIO"), (0, "ROMEO:"), (5, "BENVOLIO"))
 _FIVE = (  # arrival step, prompt, new tokens
@@ -32,7 +29,7 @@ _FIVE = (  # arrival step, prompt, new tokens
     (9, "HAMLET:\nAlas, poor Yorick! ", 20),
 )
 
-# --- what is held -------------------------------------------------------------------------------
+# --- KV tokens over time ------------------------------------------------------------------------
 
 
 def grown(model: GPT, window: int | None) -> dict[str, Any]:
@@ -43,13 +40,7 @@ def grown(model: GPT, window: int | None) -> dict[str, Any]:
     return {"label": label, "window": window, "trace": engine.run(arrivals).to_json()}
 
 
-def held_after(run: Mapping[str, Any], step: int) -> tuple[str, int]:
-    """What the requests of a run hold after a step: "38 + 36 + 33", and the sum."""
-    record = run["trace"]["steps"][step]
-    return " + ".join(str(each["kv_tokens"]) for each in record["kv"]), record["kv_after"]
-
-
-# --- who sees what ------------------------------------------------------------------------------
+# --- masks --------------------------------------------------------------------------------------
 
 
 def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
@@ -69,15 +60,15 @@ def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
     try:
         mine = run(pairs, attempt.or_reference(sliding_window.visible))
     except RunError:
-        note = "Yours does not answer True or False for every pair, so it cannot be drawn."
+        note = "Your `visible` does not return True or False for every pair, so it cannot be drawn."
         return [{**right, "note": note}]
     return [{**right, "name": "yours", "mask": mine}, right]
 
 
-# --- what lies where ----------------------------------------------------------------------------
+# --- storage ------------------------------------------------------------------------------------
 
 
-def storage_story(live: LiveBytes = sliding_window.live_bytes) -> list[dict[str, Any]]:
+def storage_story() -> list[dict[str, Any]]:
     """Ten requests of 40 entries in one batch, one head's K: steps of a StorageStrip."""
     batch = torch.zeros(10, 40, 8)  # (B, S, D), float32
     mine = batch[3:4]  # what disassembling the batch gives request 3
@@ -85,39 +76,38 @@ def storage_story(live: LiveBytes = sliding_window.live_bytes) -> list[dict[str,
     copy = last.clone()
     moments: list[tuple[str, dict[str, torch.Tensor], dict[str, torch.Tensor]]] = [
         (
-            "One head's keys of ten requests, 40 entries each, as the batch leaves them.",
+            "One head's keys of ten requests in one buffer, 40 entries each.",
             {"the batch": batch},
             {"the whole batch": batch},
         ),
         (
-            "The batch is taken apart: request 3 keeps its row, a view. The others are done.",
+            "Request 3 keeps its row, which is a view. The others are finished.",
             {"the batch": batch},
             {"request 3": mine},
         ),
         (
-            "Evict by slicing: request 3 now shows its last 20 entries.",
+            "Evicting by a slice: request 3 keeps a view of its last 20 entries.",
             {"the batch": batch},
             {"request 3": last},
         ),
         (
-            "Evict by copying: 20 entries in a storage of their own. For a moment there are both.",
+            "Evicting by a copy: the 20 entries get their own storage. For a moment both exist.",
             {"the batch": batch, "the copy": copy},
             {"the view": last, "request 3": copy},
         ),
         (
-            "The view is gone, and with it the last reason to keep the batch.",
+            "The view is deleted. It was the last one, so the buffer is freed.",
             {"the copy": copy},
             {"request 3": copy},
         ),
     ]
-    return [_moment(*each, live) for each in moments]
+    return [_moment(*each) for each in moments]
 
 
 def _moment(
     words: str,
     buffers: Mapping[str, torch.Tensor],
     tensors: Mapping[str, torch.Tensor],
-    live: LiveBytes,
 ) -> dict[str, Any]:
     storages = {name: each.untyped_storage() for name, each in buffers.items()}
     places = {each.data_ptr(): index for index, each in enumerate(storages.values())}
@@ -133,7 +123,7 @@ def _moment(
             }
             for name, each in tensors.items()
         ],
-        "live_bytes": live([*tensors.values()]),
+        "live_bytes": sliding_window.live_bytes(tensors.values()),
         "counted_bytes": sum(each.numel() * each.element_size() for each in tensors.values()),
     }
 
@@ -143,79 +133,33 @@ def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
     window, sinks = 5, 2
     if not attempt.started:
         return (
-            "Once you have written `rolling_buffer_index`, sixteen positions go into your seven "
-            "slots here."
+            "Once you have written `rolling_buffer_index`, a picture here puts sixteen positions "
+            "into your seven slots."
         )
 
     def slots_of(rolling_buffer_index: Callable[..., int]) -> list[int]:
         found = (as_whole(rolling_buffer_index(position, window, sinks)) for position in range(16))
         inside = [slot for slot in found if slot is not None and 0 <= slot < window + sinks]
         if len(inside) < 16:
-            raise ValueError("a slot that there is not")
+            raise ValueError("no such slot")
         return inside
 
     try:
         found = run(slots_of, attempt.or_reference(sliding_window.rolling_buffer_index))
     except RunError:
         return (
-            "Your `rolling_buffer_index` leaves the seven slots, so it cannot be drawn; its check "
-            "says more."
+            "Your `rolling_buffer_index` returned a slot outside the seven, so it cannot be drawn; "
+            "its check says more."
         )
     slots: list[int | None] = [None] * (window + sinks)
     steps: list[dict[str, Any]] = []
     for position, slot in enumerate(found):
-        over = "" if slots[slot] is None else f", over position {slots[slot]}"
+        over = "" if slots[slot] is None else f" and overwrites position {slots[slot]}"
         slots[slot] = position
         cells = [{"position": each, "new": each == position} for each in slots]
         words = f"Position {position} goes into slot {slot}{over}."
         steps.append({"words": words, "slots": cells, "sinks": sinks, "window": window})
     return steps
-
-
-# --- blocks ---------------------------------------------------------------------------------------
-
-
-def block_steps(model: GPT) -> list[dict[str, Any]]:
-    """A run with eight blocks of 4 under a window of 5 with one sink, as a BlockTable takes it."""
-    settings = EngineConfig(
-        10, max_kv_tokens=32, max_batch_size=2, sliding_window=5, num_sinks=1, block_size=4
-    )
-    asks = [(0, "MERCUTIO:\n", 12), (0, "ROMEO:", 6), (2, "JULIET:\nO ", 5)]
-    arrivals = [(at, Request(i, encode(text), new)) for i, (at, text, new) in enumerate(asks)]
-    trace = Engine(model, settings).run(arrivals)
-    computed: dict[int, int] = {}
-    return [_block_step(step, trace, computed) for step in trace.steps]
-
-
-def _block_step(step: StepRecord, trace: Trace, computed: dict[int, int]) -> dict[str, Any]:
-    """One step of it; how far each request is computed goes on in `computed`."""
-    assert isinstance(step, BlockStepRecord)
-    computed.update((work.request_id, work.end) for work in step.work)
-    pool, window, sinks = step.blocks, trace.sliding_window, trace.num_sinks
-    size = pool.block_size
-    free: dict[str, Any] = {"owner": None, "filled": 0, "outside": []}
-    blocks = [free] * pool.num_blocks
-    tables: dict[str, list[int | None]] = {}
-    for request_id, held in pool.tables:
-        end = computed[request_id]
-        seen = kept_positions(end, window, sinks)
-        table: list[int | None] = [None] * -(-end // size)
-        tables[str(request_id)] = table
-        for index, block in zip(sorted({p // size for p in seen}), held, strict=True):
-            table[index] = block
-            inside = range(index * size, min(end, (index + 1) * size))
-            outside = [p - inside.start for p in inside if p not in seen]
-            blocks[block] = {"owner": request_id, "filled": len(inside), "outside": outside}
-    words = [f"Request {work.request_id} brings {_positions(work)}." for work in step.work]
-    words += [f"Request {request_id} is done." for request_id in step.finished]
-    if freed := sorted({*pool.freed}):
-        words.append(f"Given back: block{'s' * (len(freed) > 1)} {', '.join(map(str, freed))}.")
-    return {"words": " ".join(words), "blocks": blocks, "tables": tables, "block_size": size}
-
-
-def _positions(work: WorkRecord) -> str:
-    last = work.end - 1
-    return f"position {last}" if work.start == last else f"positions {work.start} to {last}"
 
 
 # --- the learner's run --------------------------------------------------------------------------
@@ -227,23 +171,23 @@ def five_requests() -> Arrivals:
 
 
 def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
-    """Of each run: its texts beside the oracle's, the most KV tokens, and whether books agree."""
+    """For each run: whether its texts are the oracle's, its most KV tokens, and its counts."""
     wanted = {r.id: oracle(model, settings, r) for _, r in five_requests()}
     rows = [
-        "| run | texts, beside the oracle's | most held by one | highest peak of all "
-        "| held and counted | held and live bytes |",
+        "| run | texts and the oracle's | largest request | highest peak of all requests "
+        "| KV tokens held and charged | bytes held and alive |",
         "|:--|:--|--:|--:|:--|:--|",
     ]
     for name, trace in runs.items():
         wrong = [i for i in wanted if list(trace.generated_tokens(i)) != wanted[i]]
-        texts = f"not those of request {', '.join(map(str, wrong))}" if wrong else "all equal"
+        texts = f"request {', '.join(map(str, wrong))} **differs**" if wrong else "all equal"
         said = f" ({trace.error})" if trace.error else ""
-        rows.append(f"| {name}{said} | {texts} | {_books(model, trace)} |")
+        rows.append(f"| {name}{said} | {texts} | {_counts(model, trace)} |")
     return "\n".join(rows)
 
 
-def _books(model: GPT, trace: Trace) -> str:
-    """The four right cells of `runs_table`."""
+def _counts(model: GPT, trace: Trace) -> str:
+    """The last four cells of a row of `runs_table`."""
     kv = [each for step in trace.steps for each in step.kv]
     size = 2 * model.config.num_layers * model.config.num_channels * 8  # K and V, float64
     counted = all(each.kv_tokens == each.kv_tokens_charged for each in kv)

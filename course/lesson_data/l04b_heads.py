@@ -51,6 +51,11 @@ def added_by_layer(model: GPT) -> dict[int, float]:
     }
 
 
+def added_with_sinks_in_layer_0(model: GPT) -> float:
+    """The loss that a window of 16 in all layers adds when only layer 0 keeps four sinks."""
+    return _added(model, [16] * 4, [4, 0, 0, 0])
+
+
 def layers_table(model: GPT) -> str:
     """Layer 0 with the full context, the other three with a window: added loss, and K/V held."""
     rows = ["| layers 1 to 3 | added loss | K/V held of 256 tokens |", "|:--|--:|--:|"]
@@ -60,10 +65,10 @@ def layers_table(model: GPT) -> str:
     return "\n".join(rows)
 
 
-def _added(model: GPT, windows: Sequence[int | None]) -> float:
+def _added(model: GPT, windows: Sequence[int | None], sinks: int | Sequence[int] = 0) -> float:
     texts, nexts = passages()
     with_all = loss_of(read(model, texts, None), nexts)
-    return round(loss_of(read(model, texts, windows), nexts) - with_all, 2) + 0.0  # no -0.00
+    return round(loss_of(read(model, texts, windows, sinks), nexts) - with_all, 2) + 0.0  # no -0.00
 
 
 # --- the same seventeen characters --------------------------------------------------------------

@@ -38,17 +38,18 @@ def read(
     model: GPT,
     tokens: Sequence[Sequence[int]] | torch.Tensor,
     window: Window | Sequence[Window],
-    sinks: int = 0,
+    sinks: int | Sequence[int] = 0,
 ) -> torch.Tensor:
     """The logits after each token of known texts, (T, V) or (B, T, V) as `tokens`, (T,) or (B, T).
 
-    `window` is one for all layers, or one for each.
+    `window` and `sinks` are one for all layers, or one for each.
     """
     known = torch.as_tensor(tokens)
     length = known.shape[-1]
     layers = model.config.num_layers
-    each = [window] * layers if window is None or isinstance(window, int) else window
-    attends = [attend_in_window(length, one, sinks) for one in each]
+    windows = [window] * layers if window is None or isinstance(window, int) else window
+    kept = [sinks] * layers if isinstance(sinks, int) else sinks
+    attends = [attend_in_window(length, *each) for each in zip(windows, kept, strict=True)]
     return model.logits(
         model.hidden(
             known, torch.arange(length), lambda layer, q, k, v: attends[layer](layer, q, k, v)
@@ -125,7 +126,7 @@ def cost_chart(
     """Loss against window, without sinks and with 4, beside the loss with the full context."""
     if not all(math.isfinite(added) for _, added in by_window.values()):
         return "Your `compare_logits` gives an added loss that is not finite; its check says more."
-    title = "The shipped model under a window, six unread passages"
+    title = "The course's model under a window, six passages outside its training text"
     figure = new_figure(title, 1, f"compare_logits: {whose}")
     [axes] = figure.axes
     for sinks, name in ((0, "no sinks"), (4, "4 sinks")):

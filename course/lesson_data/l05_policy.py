@@ -1,4 +1,4 @@
-"""Behind lesson 5: its requests, runs under a policy, the fitted line, and cases of slack."""
+"""Lesson 5: its requests, runs under a policy, the fitted line, and cases of slack."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def simulated(
     most: int = 300,
     **policies: Any,
 ) -> Run | str:
-    """A run with these functions in the policy; a sentence instead when one of them fails.
+    """A run with these functions in the policy; a sentence when one of them fails.
 
-    It is stopped after `most` preemptions: a gate may go on for ever.
+    It is stopped after `most` preemptions, since two requests may preempt each other for ever.
     """
     wanted = SloPolicies(**policies)
     if wanted == SloPolicies():
@@ -70,23 +70,16 @@ def _bounded(
         return simulate(load, variant, cost, replace(policies, select_victim=select_victim))
     except Exception:
         if len(granted) > most:
-            return f"**The run was stopped** after {most} preemptions: hardly a request got done."
+            return f"**The run was stopped** after {most} preemptions, with hardly a request done."
         raise
 
 
-def ttft_ms(run: Run, request: int) -> float:
-    """From a request's arrival to its first token."""
-    first_us = run.results[request].first_token_us
-    assert first_us is not None
-    return (first_us - run.arrivals[request].arrival_us) / 1000
-
-
 def passes(run: Run | str, most: int = 8) -> str:
-    """The first passes of a run and how its first requests fared, as two Markdown tables."""
+    """The first passes of a run, and the TTFT of its first requests, as two Markdown tables."""
     if isinstance(run, str):
         return run
     layers = run.cost.num_layers
-    lines = ["| ms | whose pass | layers |", "|--:|:--|:--|"]
+    lines = ["| ms | requests in the pass | layers computed |", "|--:|:--|:--|"]
     for each in run.passes[:most]:
         before, after = each.layers
         end = "" if each.ending == "finished" else f", **{each.ending}**"
@@ -118,21 +111,18 @@ def sweep() -> list[tuple[int, float]]:
     return [(each["tokens"], each["us"]) for each in points if each["tokens"] >= 16]
 
 
-def fitted() -> tuple[Figure, str]:
-    """The measured points with a line and a cubic through them as a chart, and what they say."""
+def fitted() -> Figure:
+    """The measured points, with a line and a cubic fitted to them."""
     points = sweep()
-    line, cubic = (predictor.fit_polynomial(points, degree) for degree in (1, 3))
-    curves = {
-        name: [(tokens, curve.predict_us(tokens)) for tokens, _ in points]
-        for name, curve in (("the line", line), ("a cubic", cubic))
+    fits = {
+        "the line": predictor.fit_polynomial(points, 1),
+        "a cubic": predictor.fit_polynomial(points, 3),
     }
-    c, a = line.coefficients
-    said = (
-        f"The line says **{a / 1000:.4f} ms per token and {c / 1000:.2f} ms per pass**. R², the "
-        f"share of the variance that a curve explains: {line.r_squared:.4f} for the line, "
-        f"{cubic.r_squared:.4f} for a cubic."
-    )
-    return step_cost(points, curves, "Our model on a CPU, measured once"), said
+    curves = {
+        name: [(tokens, fit.predict_us(tokens)) for tokens, _ in points]
+        for name, fit in fits.items()
+    }
+    return step_cost(points, curves, "Our model on a CPU, measured once")
 
 
 # --- slack -------------------------------------------------------------------------------------
@@ -141,7 +131,7 @@ def fitted() -> tuple[Figure, str]:
 def slack_case(
     label: str, deadline: int, rate: float = 0.0, slack: Callable[..., float] = policy.slack
 ) -> dict[str, Any]:
-    """500 tokens seen every 10 ms, for a SlackTimeline; `rate` tokens are computed per µs."""
+    """A request of 500 tokens every 10 ms, for a SlackTimeline; `rate`: tokens computed per µs."""
     a, c = ROUND_COST.a_us, ROUND_COST.c_us
     moments: list[dict[str, Any]] = []
     for now in range(0, 40_001, 10_000):
@@ -172,7 +162,7 @@ def slack_case(
 def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
     """A running and a waiting request by the learner's `slack`, or a sentence instead."""
     if not attempt.started:
-        return "Once you have written `slack`, it draws a running and a waiting request here."
+        return "Once you have written `slack`, this shows a running and a waiting request by it."
 
     def cases(slack: Callable[..., float]) -> list[dict[str, Any]]:
         return [
@@ -183,4 +173,4 @@ def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
     try:
         return run(cases, attempt.or_reference(policy.slack))
     except RunError:
-        return "The answers of `slack` cannot be drawn; the check says more."
+        return "The results of `slack` cannot be drawn; the check above says why."

@@ -1,4 +1,4 @@
-"""Behind lesson 5: eight decisions of `select_victim`, two exhibits, and runs under load."""
+"""Lesson 5: eight decisions of `select_victim`, two exhibits, and runs under load."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ AS_PUBLISHED = (
 
 
 def moment(request_id: int, spare_ms: int, left_ms: int, preempted: int = 0) -> SloView:
-    """A request with so much slack and so much time to its deadline, as the policy sees it."""
+    """A request with `spare_ms` of slack and `left_ms` to its deadline, as the policy sees it."""
     spare, left = 1000 * spare_ms, 1000 * left_ms
     tokens = max(1, 10 * (left_ms - spare_ms) - 100)
     return SloView(
@@ -37,16 +37,21 @@ def moment(request_id: int, spare_ms: int, left_ms: int, preempted: int = 0) -> 
 
 
 def _scenes() -> list[tuple[SloView, list[SloView], str, str]]:
-    """Candidate, running requests, mode, and what is to be seen."""
+    """Candidate, running requests, mode, and a sentence on the moment."""
     calm, two = [moment(1, 300, 400)], [moment(1, 30, 65), moment(2, 700, 900)]
     usual = "conservative"
     return [
-        (moment(9, 20, 50), calm, usual, "Both can make it, and the candidate is far more urgent."),
+        (
+            moment(9, 20, 50),
+            calm,
+            usual,
+            "Both can meet their deadlines, and the candidate is far more urgent.",
+        ),
         (
             moment(9, 20, 50),
             [moment(1, 20, 55)],
             usual,
-            "More urgent, but not 1.2 times: 0.0200 against 1.2 × 0.0182 = 0.0218.",
+            "The candidate is more urgent, but not 1.2 times: 0.02 against 1.2 × 0.0182 = 0.0218.",
         ),
         (moment(9, -10, 50), calm, usual, "The candidate is doomed. Nothing is preempted for it."),
         (moment(9, 200, 400), [moment(1, -30, 50)], usual, "The incumbent is doomed."),
@@ -54,10 +59,15 @@ def _scenes() -> list[tuple[SloView, list[SloView], str, str]]:
             moment(9, -10, 91),
             [moment(1, -30, 100)],
             usual,
-            "Both are doomed: -0.0110 against -0.0100.",
+            "Both are doomed, with -0.0110 against -0.0100.",
         ),
-        (moment(9, 20, 60), two, usual, "Compared with the most urgent of two."),
-        (moment(9, 20, 60), two, "aggressive", "The same moment, compared with the least urgent."),
+        (moment(9, 20, 60), two, usual, "The incumbent is the more urgent of the two."),
+        (
+            moment(9, 20, 60),
+            two,
+            "aggressive",
+            "The same moment; the incumbent is the less urgent one.",
+        ),
         (
             moment(9, 20, 50),
             [moment(1, 300, 400, 1)],
@@ -68,7 +78,7 @@ def _scenes() -> list[tuple[SloView, list[SloView], str, str]]:
 
 
 def victim_decisions(attempt: Attempt) -> list[dict[str, Any]] | None:
-    """Eight moments for a GatePicture, by the learner's function; None while it gives no answer."""
+    """Eight moments for a GatePicture, by the learner's function; None if a result is unusable."""
     try:
         return Rerun(_decisions, policy.select_victim)(attempt.or_reference(policy.select_victim))
     except RunError:
@@ -129,44 +139,52 @@ def without_rule_1(
     return policy.select_victim(candidate, mortal, margin, mode)
 
 
-def starving() -> tuple[Run, Run]:
-    """A report and an urgent request every 300 ms: under exhibit B, and as it should be."""
-    wrong = simulated(starved(12), BATCHED, select_victim=without_rule_1)
-    right = simulated(starved(12), BATCHED)
-    assert isinstance(wrong, Run) and isinstance(right, Run)
-    return wrong, right
+def starving() -> Run | str:
+    """Exhibit B: a report, an urgent request every 300 ms, and no Rule 1."""
+    return simulated(starved(12), BATCHED, select_victim=without_rule_1)
 
 
 # --- under load -----------------------------------------------------------------------------------
 
 
 def under_load(
-    load: Sequence[Arrival], attempts: Mapping[str, Attempt], variants: Sequence[Variant]
+    load: Sequence[Arrival],
+    attempts: Mapping[str, Attempt],
+    variants: Sequence[Variant],
+    earlier: Mapping[str, Any] | None = None,
 ) -> str:
-    """A table of runs by the learner's functions, one for each variant, beside the reference's."""
-    parts: Any = {n: each.or_reference(getattr(policy, n)) for n, each in attempts.items()}
+    """A table of runs by the learner's functions, one for each variant, beside the reference's.
+
+    `earlier` are saved functions of an earlier lesson, None for a lesson without one.
+    """
+    mine: Any = {n: each.or_reference(getattr(policy, n)) for n, each in attempts.items()}
+    mine |= earlier or {}
+    saved = ""
+    if earlier is not None:
+        names = ", ".join(f"`{name}`" for name in earlier) or "none, so the reference acts"
+        saved = f" Your saved functions of lesson 5: {names}."
     rows = [
-        f"{whose_policies(attempts, 'these runs')} {len(load)} requests, modelled:",
+        f"{whose_policies(attempts, 'these runs')}{saved} {len(load)} requests, modelled:",
         "",
-        "| policy | in time: urgent / generous | preemptions, computed in vain | pass by pass |",
+        "| policy | in time: urgent / generous | preemptions, work thrown away | pass by pass |",
         "|:--|--:|--:|:--|",
     ]
     for variant in variants:
-        mine = simulated(load, variant, POST_COST, **parts)
-        if isinstance(mine, str):
-            rows.append(f"| {variant.title} | | | {mine} |")
+        found = simulated(load, variant, POST_COST, **mine)
+        if isinstance(found, str):
+            rows.append(f"| {variant.title} | | | {found} |")
             continue
         numbers = (
-            f"{mine.attainment(urgent=True):.0%} / {mine.attainment(urgent=False):.0%} "
-            f"| {mine.num_preemptions}, {mine.wasted_share:.0%}"
+            f"{found.attainment(urgent=True):.0%} / {found.attainment(urgent=False):.0%} "
+            f"| {found.num_preemptions}, {found.wasted_share:.0%}"
         )
-        difference = _difference(mine, simulate(tuple(load), variant))
+        difference = _difference(found, simulate(tuple(load), variant))
         rows.append(f"| {variant.title} | {numbers} | {difference} |")
     return "\n".join(rows)
 
 
 def _difference(mine: Run, right: Run) -> str:
-    """The first pass in which two runs part, in words."""
+    """The first pass in which two runs differ, in words."""
     for number, (one, other) in enumerate(zip(mine.passes, right.passes, strict=False)):
         if one != other:
             return (

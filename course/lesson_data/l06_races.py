@@ -1,4 +1,4 @@
-"""Lesson 6's race lab, second part: the reply, the rollback, the monitor; all races."""
+"""Lesson 6's race lab: races about the reply, the rollback and the monitor; all races."""
 
 import threading
 from collections.abc import Callable
@@ -46,23 +46,23 @@ Race = Callable[[Runner, bool], str]
 
 _CARDS = {
     "late_write": "**A flag instead of a step number.** The monitor decides in one step and writes "
-    "when that is over.",
-    "no_vote": "**Leave without a vote.** Rank 1 glances just before the write, rank 0 just after.",
+    "after that step.",
+    "no_vote": "**Leave without a vote.** Rank 1 reads just before the write, rank 0 just after.",
     "leave_first": "**Leave before the collective.** A rank that votes 1 leaves, then the others "
-    "vote. Two lines in the wrong order.",
-    "replies": "**A reply left behind.** The engine stops reading at the first rank that has left.",
-    "too_late": "**The target believed.** Written after the last layer; the engine asks the target "
-    "and not the ranks.",
-    "state": "**The aborted step.** The victim is admitted again in the very next step.",
-    "unseen": "**Only the snapshot.** An urgent request arrives in mid-pass, and only the next "
-    "step would tell the monitor.",
-    "doomed": "**Progress ignored.** A prefill on time is charged for its whole prompt each time.",
-    "nobody_immune": "**None is immune.** A policy finds what waits more urgent than what runs.",
+    "vote: two lines in the wrong order.",
+    "replies": "**A reply left unread.** The engine stops reading at the first rank that has left.",
+    "too_late": "**The target believed.** It is written after the last layer, and the engine asks "
+    "the target instead of the ranks.",
+    "state": "**No rollback of previous_step.** The victim is admitted again in the next step.",
+    "unseen": "**Only the snapshot.** An urgent request arrives during a pass, and the monitor "
+    "would learn of it only in the next step.",
+    "doomed": "**Progress ignored.** A prefill that is on time is charged for its whole prompt.",
+    "nobody_immune": "**No Rule 1.** The policy finds every waiting request more urgent.",
 }
 
 
 def cards() -> str:
-    """The nine races with what was recorded of them; Markdown."""
+    """The nine races, and what was recorded; Markdown."""
     said = recording()["races"]
     rows = [
         f"| `{name}` | {what} | {said[name]['wrong']} | {said[name]['right']} |"
@@ -74,7 +74,7 @@ def cards() -> str:
 
 
 def raced(name: str | None) -> str:
-    """A race run here, in words; Markdown."""
+    """The result of a race that runs here; Markdown."""
     if name is None:
         return "No race was run here: `RACE` is None."
     if name not in all_races():
@@ -90,7 +90,7 @@ def raced(name: str | None) -> str:
 
 
 def race_replies(runner: Runner, wrong: bool) -> str:
-    """Rank 1 is slow to say that it has left. Does the engine wait to hear it?"""
+    """Rank 1 is slow to reply that it has left. Does the engine wait for the reply?"""
     runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
     if wrong:
         runner.read_replies = races.read_until_preempted
@@ -111,7 +111,7 @@ def race_replies(runner: Runner, wrong: bool) -> str:
 
 
 def race_too_late(runner: Runner, wrong: bool) -> str:
-    """The target is written when the last rank has looked for the last time."""
+    """The target is written after the last rank has read it for the last time."""
     runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
     if wrong:
         runner.judge = races.believe_target
@@ -128,8 +128,8 @@ def race_state(runner: Runner, wrong: bool) -> str:
     undo = races.keep_previous_step if wrong else cleanup.rollback_step
     preemption = Preemption(
         urgent_first,
-        # Without a waiter to admit next, the next step admits both.
-        rollback_step=lambda state, aborted, waiter: undo(state, aborted, None),
+        # Without a candidate to admit next, the next step admits both.
+        rollback_step=lambda state, aborted, candidate: undo(state, aborted, None),
         rank_policies=replace(RANK_POLICIES, at_point=wait_if_held),
     )
     with small_engine(runner, preemption) as engine:

@@ -1,4 +1,4 @@
-"""Behind lesson 6's real ranks: a long prefill, an urgent request, what became of both."""
+"""Lesson 6's real ranks: a long prefill, an urgent request, and the times of both."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def first_tokens_us(engine: PreemptiveEngine) -> dict[int, int]:
 def interrupt(
     runner: Runner, model: GPT, preemption: Preemption, delay_us: int, slo_us: int
 ) -> Record:
-    """A long prefill, and an urgent request that arrives in the middle of it; what came of both."""
+    """Run a long prefill and an urgent request that arrives in the middle of it."""
     limits = EngineConfig(token_budget=1424, max_batch_size=2)
     with PreemptiveEngine(model, runner, preemption, limits) as engine:
         times: dict[str, int] = {}
@@ -99,7 +99,7 @@ def interrupt(
         first = first_tokens_us(engine)
         found: Record = {"urgent_us": first[1] - times["arrived_us"], "long_us": first[0] - begun}
         record = engine.preemptions[0] if engine.preemptions else None
-        if record is not None and record.victims == (0,) and record.waiter == 1:
+        if record is not None and record.victims == (0,) and record.candidate == 1:
             cycle = times | {"record": plain(record), "first_token_us": first[1]}
             steps = engine.trace().steps
             decision = engine.monitor.decision if engine.monitor else None
@@ -164,7 +164,7 @@ def experiment(
 
 
 def run_here(here: bool, undo: Attempt) -> tuple[Record, str, str]:
-    """(what was measured, its source in a word, and in a sentence why not here)."""
+    """(the measurement, its source in a word, and a sentence about where it ran)."""
     mine = undo.report.status == "passed"
     rollback_step = undo.or_reference(cleanup.rollback_step) if mine else cleanup.rollback_step
     whose = (
@@ -196,7 +196,7 @@ def ladder(run: Record, names: tuple[str, ...]) -> str:
     """TTFTs and stops of the arms: medians, and lowest to highest; Markdown."""
     rows = [_ladder_row(run, name) for name in names]
     head = (
-        "| arm | urgent request: TTFT | promise kept | long prefill: TTFT | left at layer | "
+        "| arm | urgent request: TTFT | SLO met | long prefill: TTFT | left at layer | "
         "write to both replies |"
     )
     return "\n".join([head, "|:--|--:|--:|--:|--:|--:|", *rows])
@@ -223,7 +223,7 @@ def _ms(values: list[float]) -> str:
 
 
 def measured_here(run: Record, where: str) -> str:
-    """One round of two arms, wherever it ran; Markdown."""
+    """One round of two arms; Markdown."""
     return f"{where} The pass over 1,400 tokens takes {run['pass_us'] / 1000:.0f} ms.\n\n" + ladder(
         run, ("no preemption", "vote, abort")
     )

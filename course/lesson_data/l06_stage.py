@@ -1,4 +1,4 @@
-"""Behind lesson 6: what a pass costs, two ranks on a stage, a rollback, a suspended pass."""
+"""Lesson 6: the monitor in six boxes, two ranks step by step, a rollback, a suspended pass."""
 
 import contextlib
 from collections.abc import Callable
@@ -8,48 +8,62 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, call, run
 from course.checks.voting import Votes, play
 from course.replay import Rerun
+from course.style import prose
 from nanogpt.preemption import agreement, cleanup, races
 from nanogpt.preemption.scheduler_state import SchedulerState
 
 Board = dict[str, Any]
 Rule = Callable[..., Any]
 
-# --- what a pass costs --------------------------------------------------------------------------
+# --- the monitor --------------------------------------------------------------------------------
+
+_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(15em,1fr));gap:.7em;margin:1em 0"
+_BOX = "border:1px solid rgba(128,136,148,.6);border-radius:6px;padding:.5em .8em"
 
 
-# --- two ranks on a stage -----------------------------------------------------------------------
+def boxes(*steps: tuple[str, str]) -> str:
+    """Numbered boxes in a row or more, each with its title and its words; HTML."""
+    drawn = "".join(
+        f'<div style="{_BOX}"><strong>{number} {prose(title)}</strong><br>{prose(words)}</div>'
+        for number, (title, words) in enumerate(steps, start=1)
+    )
+    return f'<figure style="{_GRID}">{drawn}</figure>'
+
+
+# --- two ranks, step by step --------------------------------------------------------------------
 
 _LAYERS, _WRITTEN_AT, _LATE = 8, 3.5, (0.75, 0.25)
-"""Rank 0 comes to every layer a little later than rank 1, and the write falls between the two."""
-_STAGED = "Played move by move, a layer drawn as 1 ms."
+"""Rank 0 reads a little later than rank 1 at every layer, and the write falls between the two."""
+_STAGED = "Played move by move; a layer counts as 1 ms."
 
 
 def boards(vote: Attempt, preemption_point: Attempt) -> list[Board]:
-    """The learner's ranks on the stage, once there are any; with the vote; and without."""
+    """Two ranks by the learner's functions, once there are any; with the vote; and without."""
     right = agreement.local_vote
     shown = [
         _board_of("with the vote", f"The reference. {_STAGED}", right, agreement.preemption_point),
-        _board_of(
-            "no vote",
-            f"A rank that has read the target leaves, and asks none. {_STAGED}",
-            right,
-            races.leave_alone,
-        )
-        | {"agreement": "epoch"},
+        without_vote(),
     ]
     if vote.started or preemption_point.started:
         mine, rule = (
             vote.or_reference(right),
             preemption_point.or_reference(agreement.preemption_point),
         )
-        words = f"What you have written; where you have not, the reference. {_STAGED}"
+        words = f"Your functions, and the reference where you have none yet. {_STAGED}"
         with contextlib.suppress(RunError):
             shown.insert(0, run(_board_of, "yours", words, mine, rule))
     return shown
 
 
+def without_vote() -> Board:
+    """Two ranks of which each leaves as soon as it has read the target."""
+    words = f"A rank that has read the target leaves without a vote. {_STAGED}"
+    board = _board_of("no vote", words, agreement.local_vote, races.leave_alone)
+    return board | {"agreement": "epoch"}
+
+
 def _votes_of(vote: Rule) -> Votes:
-    """What two ranks vote at each layer. Raises: ValueError if one of them has no vote."""
+    """What two ranks vote at each layer. Raises: ValueError if a vote is neither 0 nor 1."""
     votes = [
         vote(7 if layer + late > _WRITTEN_AT else -1, 7, layer, _LAYERS)
         for layer in range(_LAYERS)
@@ -61,9 +75,9 @@ def _votes_of(vote: Rule) -> Votes:
 
 
 def _board_of(label: str, words: str, vote: Rule, rule: Rule) -> Board:
-    """The ranks played by the deterministic scheduler, as a board; a layer counts as 1 ms.
+    """The ranks, played by the deterministic scheduler, as a board; a layer counts as 1 ms.
 
-    Raises: ValueError for what is no vote or no move.
+    Raises: ValueError for a wrong vote or move.
     """
     votes = _votes_of(vote)
     played = play(rule, votes)
@@ -91,7 +105,7 @@ def _board_of(label: str, words: str, vote: Rule, rule: Rule) -> Board:
     hangs = any(each["how"] == "hangs" for each in endings)
     last = max(each["layer"] for each in endings)
     record = {
-        "step": 7, "pass_number": 7, "layer": last, "num_layers": _LAYERS, "waiter": 1,
+        "step": 7, "pass_number": 7, "layer": last, "num_layers": _LAYERS, "candidate": 1,
         "victims": [0], "begun_ns": 0, "written_ns": round(_WRITTEN_AT * ms),
         "replied_ns": None if hangs else (last + 1) * ms, "resumed_ns": None, "checks": checks,
     }  # fmt: skip
@@ -102,7 +116,7 @@ def _board_of(label: str, words: str, vote: Rule, rule: Rule) -> Board:
 
 
 def state_table(undo: Attempt) -> str:
-    """One rollback as queues, before and after; Markdown."""
+    """One rollback, the state before and after it; Markdown."""
     before = SchedulerState((5, 3), (6, 2, 8), frozenset({6, 2, 8}), frozenset({6, 2, 8}), None)
     rows = [_state_row("before", before)]
     if undo.started and undo.function is not None:
@@ -111,15 +125,13 @@ def state_table(undo: Attempt) -> str:
         rows.append(_state_row("the reference", cleanup.rollback_step(before, [2, 8], 3)))
     else:
         rows.append("| yours | not written yet | | | | |")
-    head = (
-        "| state | waiting, the first in front | running | K/V held | scheduled last | admit next |"
-    )
+    head = "| state | waiting, in order | running | kv | previous_step | admit_next |"
     return f"{head}\n|:--|:--|:--|:--|:--|:--|\n" + "\n".join(rows)
 
 
 def _state_row(name: str, state: object) -> str:
     if not isinstance(state, SchedulerState):
-        return f"| {name} | no state | | | | |"
+        return f"| {name} | not a state | | | | |"
 
     def ids(found: Any) -> str:
         return " ".join(f"`{each}`" for each in found) or "none"
@@ -128,36 +140,36 @@ def _state_row(name: str, state: object) -> str:
         sets = ids(sorted(state.kv)), ids(sorted(state.previous_step))
         queues = ids(state.waiting), ids(state.running)
     except TypeError:
-        return f"| {name} | not lists of ids | | | | |"
+        return f"| {name} | fields that hold no ids | | | | |"
     return f"| {name} | {' | '.join((*queues, *sets))} | {ids([state.admit_next])} |"
 
 
 PASS_MS, BOUND = 400, 3.0
 
 
-def slept_ms(fate: Attempt) -> tuple[int, str] | None:
-    """(ms that a pass slept, what ended it), asked every 200 ms while urgent requests keep coming.
+def suspended_ms(attempt: Attempt) -> tuple[int, str] | None:
+    """(ms of suspension, the decision that ends it), asked every 200 ms while urgent requests wait.
 
-    After 3 s it has not come back, which is "stay_suspended"; None where there is no answer.
+    A pass that is suspended after 3 s stays so, "stay_suspended". None without a usable decision.
     """
     try:
-        return Rerun(_slept, _reference_fate)(fate.or_reference(_reference_fate))
+        return Rerun(_suspended, _resume_or_abort)(attempt.or_reference(_resume_or_abort))
     except RunError:
         return None
 
 
-def _slept(decide: Rule) -> tuple[int, str] | None:
-    for slept in range(0, 3200, 200):
-        way = decide(slept * 1000, PASS_MS * 1000, True, False, BOUND)
-        if way is None:
+def _suspended(decide: Rule) -> tuple[int, str] | None:
+    for waited in range(0, 3200, 200):
+        decision = decide(waited * 1000, PASS_MS * 1000, True, False, BOUND)
+        if decision is None:
             return None
-        if way != "stay_suspended":
-            return slept, str(way)[:12]
+        if decision != "stay_suspended":
+            return waited, str(decision)[:12]
     return 3000, "stay_suspended"
 
 
-def _reference_fate(slept: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
-    """The reference's answer, its arguments by position as in the exercise."""
+def _resume_or_abort(waited: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
+    """The reference, with its arguments by position as in the exercise."""
     return cleanup.resume_or_abort(
-        slept, whole, urgent_waits=urgent, memory_is_short=short, bound=bound
+        waited, whole, urgent_waits=urgent, memory_is_short=short, bound=bound
     )

@@ -1,7 +1,7 @@
-"""Lesson 6's race lab: the stage for two ranks, and the races about leaving a pass.
+"""Lesson 6's race lab: ranks held at named points, and the races about leaving a pass.
 
-Each race swaps one piece of the engine for a wrong one (`nanogpt/preemption/races.py`), the rest as
-in service. Ranks and monitor are held at named points, so that the bad order comes every time.
+Each race replaces one piece of the engine by a wrong one (`nanogpt/preemption/races.py`). Ranks and
+monitor are held at named points, so that the bad order happens every time.
 """
 
 import threading
@@ -67,20 +67,20 @@ def wait_for(condition: Callable[[], object], limit_s: float = 20.0) -> None:
 
 
 def short_row() -> list[PassRow]:
-    """A prefill of 20 tokens, the pass that is fought over."""
+    """A prefill of 20 tokens."""
     return [PassRow(0, [1] * 20, range(20), 0, torch.ones(20, 20, dtype=torch.bool).tril())]
 
 
 def in_words(outcome: Any) -> str:
-    """What became of a pass."""
+    """The outcome of a pass."""
     if isinstance(outcome, Abandoned):
         return f"step {outcome.step} was left at layer {outcome.layer} of 4"
     return f"step {outcome.step} was computed to its end"
 
 
 def urgent_first(snapshot: Snapshot) -> Target | None:
-    """A gate: a waiter that was promised something soon goes first, unless a runner is immune."""
-    urgent = [waiter.id for waiter in snapshot.waiting if waiter.slo_us < 10**9]
+    """A gate: a waiting request with a short SLO goes first, unless a running one is immune."""
+    urgent = [request.id for request in snapshot.waiting if request.slo_us < 10**9]
     immune = any(runner.num_preemptions for runner in snapshot.running)
     return Target(snapshot.step, urgent[0]) if urgent and not immune else None
 
@@ -141,7 +141,7 @@ def race_leaving(runner: Runner, rule: Callable[..., Any]) -> str:
 
 
 def race_no_vote(runner: Runner, wrong: bool) -> str:
-    """A rank that has read the target leaves, and asks none."""
+    """A rank that has read the target leaves without a vote."""
     return race_leaving(runner, races.leave_alone if wrong else agreement.preemption_point)
 
 

@@ -1,7 +1,7 @@
-"""Behind lesson 7's figures: memory that holds tokens, what is found, what is computed again.
+"""Lesson 7's counts: memory in use, tokens found in cached blocks, tokens recomputed.
 
-All of it is counted, by the traces of the real engine, and no clock is read. Counts do not depend
-on what a model says, so most runs have one tiny layer.
+They are counted from traces of the real engine, and no clock is read. The counts do not depend on
+the generated tokens, so the runs use a model of one tiny layer.
 """
 
 import functools
@@ -14,7 +14,6 @@ from course.lesson_data.plan_only import plan_engine
 from course.replay import Rerun, replay, replays
 from nanogpt import EngineConfig, ModelConfig, Policies, Request, Trace
 from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
-from widgets import bar
 
 Arrivals = list[tuple[int, Request]]
 Series = dict[str, Any]
@@ -26,7 +25,7 @@ _MOST_STEPS = 2000
 
 
 def drawn_tokens(name: str, length: int) -> list[int]:
-    """Tokens that depend on their name alone."""
+    """Random tokens that depend only on the name."""
     draw = random.Random(name)
     return [draw.randrange(_VOCABULARY) for _ in range(length)]
 
@@ -40,7 +39,7 @@ def run(
     token_budget: int = 512,
     max_kv_tokens: int | None = None,
 ) -> Trace:
-    """A run with roomy limits unless they are given; in slots without a size."""
+    """A run with ample limits unless they are given; in slots without a `block_size`."""
     config = EngineConfig(
         token_budget=token_budget, max_kv_tokens=max_kv_tokens, max_batch_size=max_batch_size,
         block_size=block_size, share_prefixes=share,
@@ -52,7 +51,7 @@ def run(
 
 
 def short_chats() -> Arrivals:
-    """24 requests that share nothing: prompts of 20 to 60 tokens, 10 to 30 new ones."""
+    """24 requests without common prefixes: prompts of 20 to 60 tokens, 10 to 30 new ones."""
     draw = random.Random("short chats")
     return [
         (2 * i, Request(i, drawn_tokens(f"chat {i}", draw.randint(20, 60)), draw.randint(10, 30)))
@@ -61,52 +60,30 @@ def short_chats() -> Arrivals:
 
 
 def share_held(trace: Trace, size: int) -> float:
-    """The part of the K/V memory taken, summed over the steps, that held tokens."""
+    """The share of the reserved K/V memory, summed over the steps, that held tokens."""
     held = sum(tokens_held(step, size) for step in trace.steps)
     return held / sum(tokens_taken(step, size) for step in trace.steps)
 
 
 @functools.cache
 def shares_of_memory() -> dict[int | None, float]:
-    """That part for the short chats, by block size; None: in slots for whole contexts."""
+    """`share_held` of the short chats by block size; None stands for slots."""
     return {
         size: share_held(run(short_chats(), size), size or CONTEXT) for size in (None, *SIZES[::-1])
     }
 
 
 def mean_at_the_end() -> float:
-    """How many KV tokens a short chat holds when it is done, on average."""
+    """How many KV tokens a short chat holds when it finishes, on average."""
     ends = [len(r.prompt_tokens) + r.max_new_tokens - 1 for _, r in short_chats()]
     return sum(ends) / len(ends)
-
-
-def reserved_revealed() -> str:
-    """What becomes of memory that is reserved, in words, for a prediction's answer."""
-    shares = shares_of_memory()
-    return (
-        f"Counted over a run of {len(short_chats())} requests on this engine: **"
-        f"{shares[None]:.0%}**. A request that ends with {mean_at_the_end():.0f} tokens in a slot "
-        f"for {CONTEXT} never holds more than {mean_at_the_end() / CONTEXT:.0%} of it, and on the "
-        "way there less: the share says how long texts are beside what is reserved, "
-        "and little else."
-    )
-
-
-def memory_table() -> str:
-    """The shares as a Markdown table, with bars."""
-    rows = [
-        f"| {'a slot for each request' if size is None else f'blocks of {size}'} | "
-        f"{bar(share, f'{share:.1%}')} |"
-        for size, share in shares_of_memory().items()
-    ]
-    return "| K/V in | of the memory taken, this holds tokens |\n|:--|:--|\n" + "\n".join(rows)
 
 
 # --- block sizes --------------------------------------------------------------------------------
 
 
 def conversations() -> Arrivals:
-    """24 requests behind a text of 60, 110 or 150 tokens, each with 8 to 60 of its own."""
+    """24 requests with a system prompt of 60, 110 or 150 tokens, and 8 to 60 of their own."""
     draw = random.Random("conversations")
     systems = [drawn_tokens(f"system {length}", length) for length in (60, 110, 150)]
     arrivals: Arrivals = []
@@ -118,7 +95,7 @@ def conversations() -> Arrivals:
 
 @functools.cache
 def size_series() -> tuple[Series, ...]:
-    """By block size: prompt tokens found, and memory taken that holds tokens, in percent."""
+    """By block size: prompt tokens found, and reserved memory that holds tokens, in percent."""
     prompts = sum(len(request.prompt_tokens) for _, request in conversations())
     found: list[list[float]] = []
     held: list[list[float]] = []
@@ -128,7 +105,7 @@ def size_series() -> tuple[Series, ...]:
         held.append([size, round(100 * share_held(trace, size), 1)])
     return (
         {"name": "prompt tokens found", "points": found},
-        {"name": "memory that holds tokens", "points": held},
+        {"name": "reserved memory that holds tokens", "points": held},
     )
 
 
@@ -138,7 +115,7 @@ SYSTEM, OWN, NEW = 300, 20, 16
 
 
 def sixteen(*, at_once: bool = False) -> Arrivals:
-    """16 requests, one a step or all at once, behind a system prompt of 300 tokens."""
+    """16 requests with a system prompt of 300 tokens, one per step or all at once."""
     system = drawn_tokens("system", SYSTEM)
     return [
         (0 if at_once else i, Request(i, system + drawn_tokens(f"own {i}", OWN), NEW))
@@ -162,7 +139,7 @@ def _sixteen_in_blocks(*, at_once: bool) -> Rerun[Policies, Trace]:
 
 
 def sixteen_table(policies: Policies, name: str) -> str:
-    """Prompt tokens computed and memory taken: in slots, and in blocks by these parts; Markdown."""
+    """Prompt tokens computed and peak memory, in slots and in blocks with `policies`; Markdown."""
     in_a_row, at_once = (_sixteen_in_blocks(at_once=crowd)(policies) for crowd in (False, True))
     runs = (
         ("slots", _sixteen_in_slots(), CONTEXT),
@@ -175,39 +152,39 @@ def sixteen_table(policies: Policies, name: str) -> str:
             return f"**The run stopped early:** {trace.error}"
         most = max(tokens_taken(step, size) for step in trace.steps)
         rows.append(f"| {words} | {computed_tokens(trace):,} | {most:,} |")
-    head = "| K/V in | prompt tokens computed | KV tokens of memory taken at most |"
+    head = "| K/V in | prompt tokens computed | peak memory, KV tokens |"
     return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
 
 
-# --- preempted, and back ------------------------------------------------------------------------
+# --- after a preemption --------------------------------------------------------------------------
 
 
 _BUDGET = 256
 
 
 def short_of_memory() -> Arrivals:
-    """Six requests that grow beyond a budget that lets four of them in."""
+    """Six requests that outgrow a KV budget which admits four of them."""
     return [(i, Request(i, drawn_tokens(f"crowd {i}", 40), 48)) for i in range(6)]
 
 
-def preempted(policies: Policies, name: str) -> str:
-    """How many tokens preempted requests computed again, without and with blocks that are found."""
+def preempted_table(policies: Policies, name: str) -> str:
+    """Tokens that preempted requests recomputed, in slots and in blocks; Markdown."""
     rows: list[str] = []
     for words, trace in (
         ("slots", _crowd_in(None)),
         ("blocks of 8, not shared", _crowd_in(8)),
-        (f"blocks of 8 that are found, {name}", _crowd_that_finds()(policies)),
+        (f"blocks of 8, shared, {name}", _crowd_shared()(policies)),
     ):
         if trace.error:
             return f"**The run stopped early:** {trace.error}"
         victims = sum(len(step.preempted) for step in trace.steps)
         rows.append(f"| {words} | {victims} | {recomputed(trace)} |")
-    head = "| K/V in | preemptions | tokens computed again |"
+    head = "| K/V in | preemptions | tokens recomputed |"
     return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
 
 
 @functools.cache
-def _crowd_that_finds() -> Rerun[Policies, Trace]:
+def _crowd_shared() -> Rerun[Policies, Trace]:
     config = EngineConfig(
         token_budget=64, max_kv_tokens=_BUDGET, max_batch_size=8, block_size=8, share_prefixes=True
     )

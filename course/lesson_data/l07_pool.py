@@ -1,11 +1,11 @@
-"""Behind lesson 7's pool of blocks: six requests, four of which begin alike, and their run."""
+"""Lesson 7's run: six requests on nineteen blocks, four of which share a prefix."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from course.answers import LoadedPolicies
 from course.attempt import Attempt
 from course.lesson_data.texts import Arrivals, served
+from course.saved_answers import LoadedPolicies
 from nanogpt import GPT, EngineConfig, Request, Trace, encode
 from nanogpt.trace import BlockStepRecord
 
@@ -24,32 +24,32 @@ _LINES = (  # arrival step, prompt, new tokens
     (29, _ALIKE + " my love, my lord?", 8),  # the fifth block is " my love"
 )
 BLAME = (
-    "A request reads K/V that was computed for other tokens: step to the first difference, and see "
-    "which block it found or wrote."
+    "A request reads K/V that was computed for other tokens. Step to the first difference, and "
+    "look at the block that it found or wrote."
 )
 
 
 def six_requests() -> Arrivals:
-    """Fresh requests of the same prompts: the engine writes into the ones it is given."""
+    """New request objects with the same prompts, since the engine changes those that it serves."""
     return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_LINES)]
 
 
-def run_said(
+def run_report(
     attempts: Mapping[str, Attempt],
     earlier: LoadedPolicies,
     model: GPT,
     yours: Trace,
     reference: Trace,
 ) -> str:
-    """Whose parts were in the run, whether its texts are the oracle's, and its counts; Markdown."""
+    """Whose policies the run used, whether its texts are the oracle's, and its counts; Markdown."""
     return served(
         attempts, six_requests(), model, SETTINGS, by_number(yours), by_number(reference), BLAME,
-        earlier=f"Of the earlier lessons: {earlier.sentence}", counted=_counted(yours),
+        earlier=f"From earlier lessons: {earlier.sentence}", counted=_counted(yours),
     )  # fmt: skip
 
 
 def by_number(trace: Trace) -> Trace:
-    """The run with its hashes numbered as they come, so that only what is alike by them counts."""
+    """The run with its hashes numbered as they first appear, so that two hash functions compare."""
     numbers: dict[str, str] = {}
     steps = [
         replace(
@@ -69,7 +69,7 @@ def by_number(trace: Trace) -> Trace:
 
 
 def found_tokens(trace: Trace) -> int:
-    """How many prompt tokens requests found in blocks of others when they started."""
+    """How many tokens requests found in cached blocks when they were admitted."""
     return sum(hit.num_tokens for step in trace.steps for hit in step.prefix_hits)
 
 
@@ -81,10 +81,10 @@ def computed_tokens(trace: Trace) -> int:
 def _counted(trace: Trace) -> str:
     return (
         f"Prefills computed {computed_tokens(trace)} tokens; {found_tokens(trace)} more were found "
-        "in blocks."
+        "in cached blocks."
     )
 
 
 def nothing_ran(trace: Trace) -> str:
-    """What stands in a pool's place when the run has no step to draw."""
-    return f"No step was run, so there is no pool to draw. {trace.error}"
+    """The sentence shown in place of a pool when the run has no step."""
+    return f"No step ran, so there is no pool to draw. {trace.error}"

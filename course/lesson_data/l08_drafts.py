@@ -1,4 +1,4 @@
-"""Behind lesson 8: what a pass costs, two models' guesses, the rule's law, a cache."""
+"""Behind lesson 8: the target beside the draft, rejection sampling's outcomes, a run's drafts."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,26 +9,26 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data.texts import shown
-from nanogpt import GPT, EngineConfig, Trace, decode, encode, generate
+from nanogpt import GPT, EngineConfig, Trace, decode, encode
 from nanogpt.policies import acceptance
-from nanogpt.sampling import probabilities
-from nanogpt.speculative.drafting import Draft
+from nanogpt.sampling import probabilities, uniform
+from nanogpt.speculative.drafting import Draft, tempered
 from nanogpt.trace import WorkRecord
 
 Rule = Callable[..., Any]
 
 OPENING = "ROMEO:\nBut soft, what light "
 FOUR_AHEAD = EngineConfig(token_budget=64, num_draft_tokens=4)
-"""Greedy, one request, four drafts ahead."""
+"""Greedy, one request, up to four draft tokens per pass."""
 WANTED, PROPOSED = (1 / 8, 2 / 8, 5 / 8), (5 / 8, 1 / 8, 2 / 8)
 """p and q of three tokens."""
 
 
-# --- why guess ----------------------------------------------------------------------------------
+# --- two models ---------------------------------------------------------------------------------
 
 
 def chances(model: GPT, draft: Draft, text: str) -> tuple[list[float], list[float]]:
-    """What both think comes after `text`: the target's p and the draft's q, each (V,)."""
+    """The next token's distributions after `text`: the target's p and the draft's q, each (V,)."""
     known = encode(text)
     with torch.inference_mode():
         logits, _ = model(torch.tensor([known]))  # (1, T, V)
@@ -36,7 +36,7 @@ def chances(model: GPT, draft: Draft, text: str) -> tuple[list[float], list[floa
 
 
 def favourites(model: GPT, draft: Draft) -> str:
-    """The likeliest characters after four beginnings, by the target and by the draft; Markdown."""
+    """The most likely next characters by the target and by the draft; Markdown."""
 
     def best(numbers: Sequence[float]) -> str:
         first = sorted(range(len(numbers)), key=lambda token: -numbers[token])[:4]
@@ -46,12 +46,12 @@ def favourites(model: GPT, draft: Draft) -> str:
     for text in ("But so", "not to b", "Now is the wi"):
         p, q = chances(model, draft, text)
         rows.append(f"| {shown(text)} | {best(p)} | {best(q)} |")
-    head = "| the text so far | the target (sees all of it) | the draft (sees two characters) |"
+    head = "| the text so far | target (sees all of it) | draft (sees two characters) |"
     return f"{head}\n|:--|:--|:--|\n" + "\n".join(rows)
 
 
 def tally(trace: Trace, ids: Sequence[int] | None = None) -> dict[str, int]:
-    """Passes that gave tokens, tokens, drafts, those looked at and accepted, of some requests."""
+    """Passes that yielded tokens, tokens, and draft tokens proposed, checked and accepted."""
     works = [
         work
         for step in trace.steps
@@ -62,25 +62,12 @@ def tally(trace: Trace, ids: Sequence[int] | None = None) -> dict[str, int]:
         "passes": len(works),
         "tokens": sum(len(work.tokens) for work in works),
         "drafted": sum(len(work.drafted) for work in works),
-        "judged": sum(min(work.num_accepted + 1, len(work.drafted)) for work in works),
+        "checked": sum(min(work.num_accepted + 1, len(work.drafted)) for work in works),
         "accepted": sum(work.num_accepted for work in works),
     }
 
 
-def first_run_said(trace: Trace, model: GPT) -> str:
-    """What the first run took, and whether its text is the oracle's; Markdown."""
-    counts = tally(trace)
-    same = list(trace.generated_tokens(0)) == generate(model, encode(OPENING), counts["tokens"])
-    return (
-        f"**{counts['passes']} passes for {counts['tokens']} characters.** The draft made "
-        f"{counts['drafted']} guesses; {counts['judged']} of them were looked at (none behind a "
-        f"rejected one), and {counts['accepted']} stayed. Beside the oracle, which computes "
-        "everything one by one, the text is "
-        f"**{'the same, character by character' if same else 'another one'}**."
-    )
-
-
-# --- the rule -----------------------------------------------------------------------------------
+# --- rejection sampling -------------------------------------------------------------------------
 
 _PARTS = 40
 _GRID = [(i + 0.5) / _PARTS for i in range(_PARTS)]
@@ -89,7 +76,7 @@ Outcomes = list[list[list[list[Any]]]]
 
 
 def outcomes_of(rejection_sample: Rule) -> Outcomes:
-    """What `rejection_sample` answers for each draft of three tokens, over a grid of u and v."""
+    """The results of `rejection_sample` for each draft token, over a grid of u and v."""
     p, q = list(WANTED), list(PROPOSED)
     return [
         [[list(rejection_sample(list(p), list(q), token, u, v)) for v in _GRID] for u in _GRID]
@@ -98,7 +85,7 @@ def outcomes_of(rejection_sample: Rule) -> Outcomes:
 
 
 def answered(attempt: Attempt) -> tuple[Outcomes, bool]:
-    """(outcomes, whether they are the learner's): the reference's where that is not to be had."""
+    """(outcomes, whether they are the learner's); the reference's if the learner's cannot run."""
     if attempt.started:
         with suppress(RunError):
             found = run(outcomes_of, attempt.or_reference(acceptance.rejection_sample))
@@ -117,47 +104,73 @@ def _drawable(outcomes: Outcomes) -> bool:
     )
 
 
-def law(rest: Callable[[Sequence[float], Sequence[float]], Sequence[float]]) -> list[float]:
-    """How often each of the three tokens stands there if a rejected one is drawn from `rest`."""
-    stays = [min(p, q) for p, q in zip(WANTED, PROPOSED, strict=True)]
-    weights = rest(WANTED, PROPOSED)
-    gone = 1 - sum(stays)
-    return [kept + gone * w / sum(weights) for kept, w in zip(stays, weights, strict=True)]
+# --- a run, pass by pass --------------------------------------------------------------------------
+
+STORY_VERSION = 1
 
 
-def eighths() -> list[tuple[str, int, int]]:
-    """(name, p, q) of the three tokens, in eighths."""
-    return [
-        (name, round(8 * p), round(8 * q))
-        for name, p, q in zip("abc", WANTED, PROPOSED, strict=True)
-    ]
+@torch.inference_mode()
+def story(
+    trace: Trace, request_id: int, model: GPT, draft: Draft, config: EngineConfig
+) -> dict[str, Any]:
+    """A request's prompt and passes as plain JSON, each pass with its draft and last tokens.
 
-
-# --- the cache ----------------------------------------------------------------------------------
-
-
-def cache_of_a_pass(trace: Trace) -> str:
-    """The cache and the text after the first pass in which some drafts stayed; Markdown."""
-    known = encode(OPENING)
+    `p` and `q` are the target's and the draft's probability of a draft token, computed again here;
+    `u` is the random number that decided it, None when an earlier one was rejected. `model`,
+    `draft` and `config` are the run's. Raises: KeyError when the trace has no such request.
+    """
+    known = list(trace.request(request_id).prompt_tokens)
+    prompt = decode(known)
+    passes: list[dict[str, Any]] = []
     for step in trace.steps:
         for work in step.work:
-            if 0 < work.num_accepted < len(work.drafted):
-                held, text = [*known, *work.drafted], [*known, *work.tokens]
-                return _cache_table(len(known) - 3, held, text, work)
-            known += work.tokens
-    raise ValueError("the run has no pass in which some drafts stayed and some went")
+            if work.request_id == request_id and work.tokens:
+                passes.append(
+                    {
+                        "drafts": _drafts(work, known, model, draft, config),
+                        "last": _token(work.tokens[-1]) | {"kind": _kind(work)},
+                    }
+                )
+                known += work.tokens
+    return {
+        "version": STORY_VERSION,
+        "prompt": prompt,
+        "passes": passes,
+        "num_draft_tokens": config.num_draft_tokens,
+        "temperature": config.temperature,
+    }
 
 
-def _cache_table(start: int, held: list[int], text: list[int], work: WorkRecord) -> str:
-    width = len(held) - start
+def _drafts(
+    work: WorkRecord, known: list[int], model: GPT, draft: Draft, config: EngineConfig
+) -> list[dict[str, Any]]:
+    """The draft tokens of one pass."""
+    if not work.drafted:
+        return []
+    logits, _ = model(torch.tensor([[*known, *work.drafted]]))  # (1, T, V)
+    target = probabilities(logits[0, len(known) - 1 :], config.temperature)  # (K + 1, V)
+    drafts: list[dict[str, Any]] = []
+    for i, token in enumerate(work.drafted):
+        q = tempered(draft([*known, *work.drafted[:i]]), config.temperature)
+        draw = uniform(config.seed, work.request_id, len(known) + i, "accept")
+        drafts.append(
+            _token(token)
+            | {
+                "kept": i < work.num_accepted,
+                "p": target[i, token].item(),
+                "q": q[token],
+                "u": draw if i <= work.num_accepted else None,
+            }
+        )
+    return drafts
 
-    def letters(tokens: list[int]) -> str:
-        cells = [shown(decode([token])) for token in tokens[start:]]
-        return " | ".join([*cells, *[""] * (width - len(cells))])
 
-    head = " | ".join(str(start + i) for i in range(width))
-    return (
-        f"{len(work.drafted)} drafted, {work.num_accepted} accepted; {len(held)} KV tokens held:"
-        f"\n\n| position | {head} |\n|:--|{':-:|' * width}\n"
-        f"| K/V held | {letters(held)} |\n| the text | {letters(text)} |"
-    )
+def _kind(work: WorkRecord) -> str:
+    """Whether the last token of a pass replaces a rejected draft token or is the bonus."""
+    if not work.drafted:
+        return "plain"
+    return "bonus" if work.num_accepted == len(work.drafted) else "resampled"
+
+
+def _token(token: int) -> dict[str, Any]:
+    return {"text": decode([token]), "token": token}

@@ -1,4 +1,4 @@
-"""Behind lesson 8's exhibits: a sum that leaves one out, ghosts in a cache, a draft that knows."""
+"""Behind lesson 8's exhibits: a cache with rejected tokens, a draft that knows the answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from course.calling.jobs import RunError, call, run
 from course.calling.policies import Policy
 from course.lesson_data.l08_drafts import FOUR_AHEAD, OPENING, tally
-from course.lesson_data.l08_worth import rounds
 from course.lesson_data.texts import shown
 from nanogpt import GPT, Engine, Request, decode, encode, generate
 from nanogpt.policies.masks import chunk_mask
@@ -18,30 +17,19 @@ from nanogpt.speculative.drafting import Draft
 
 Rule = Callable[..., Any]
 Passes = list[tuple[int, int, int, int]]
-"""Of each pass: drafts, those accepted, K/V kept, tokens known but for the last."""
+"""Of each pass: draft tokens, accepted ones, KV tokens kept, known tokens but the last."""
 
 
-def tokens_table(rule: Rule) -> str:
-    """What exhibit A says beside a machine that throws dice; Markdown."""
-    rows: list[str] = []
-    for p in (0.0, 0.29, 0.85, 1.0):
-        value = call(rule, (p, 4)).value
-        said = f"{value:.3f}" if isinstance(value, int | float) else "nothing"
-        rows.append(f"| {p:g} | {said} | {rounds(p, 4):.3f} |")
-    head = "| p (K = 4) | exhibit A | tokens per pass of the machine, dice thrown |"
-    return f"{head}\n|--:|--:|--:|\n" + "\n".join(rows)
-
-
-# --- B: what was never said ---------------------------------------------------------------------
+# --- A: rejected tokens in the cache ------------------------------------------------------------
 
 
 @torch.inference_mode()
 def speculate(
     model: GPT, prompt: Sequence[int], max_new_tokens: int, draft: Draft, k: int, roll_back: Rule
 ) -> tuple[list[int], Passes]:
-    """Continue `prompt` greedily, k guesses ahead: the new tokens, and what each pass held.
+    """Continue `prompt` greedily with k draft tokens per pass: the new tokens and the passes.
 
-    The smallest speculative decoder there is; it believes what `roll_back` says.
+    The smallest speculative decoder there is; it does not check what `roll_back` returns.
     """
     tokens, passes = list(prompt), Passes()
     cache: dict[int, torch.Tensor] = {}  # layer -> K and V (2, S, H, D)
@@ -55,23 +43,27 @@ def speculate(
         return F.scaled_dot_product_attention(heads_first, keys, values, mask).transpose(0, 1)
 
     while len(tokens) < len(prompt) + max_new_tokens:
-        fed, guesses = (tokens[-1:], _guess(draft, tokens, k)) if cache else (list(tokens), [])
+        fed, drafted = (
+            (tokens[-1:], _draft_tokens(draft, tokens, k)) if cache else (list(tokens), [])
+        )
         start = len(tokens) - len(fed)
-        ids = torch.tensor([*fed, *guesses])
+        ids = torch.tensor([*fed, *drafted])
         hidden = model.hidden(ids, torch.arange(start, start + len(ids)), attend)
-        wanted = model.logits(hidden)[len(fed) - 1 :].argmax(-1).tolist()  # after fed, each guess
+        wanted = (
+            model.logits(hidden)[len(fed) - 1 :].argmax(-1).tolist()
+        )  # after fed, each draft token
         accepted = 0
-        while accepted < len(guesses) and guesses[accepted] == wanted[accepted]:
+        while accepted < len(drafted) and drafted[accepted] == wanted[accepted]:
             accepted += 1
-        tokens += [*guesses[:accepted], wanted[accepted]]
-        keep = roll_back(cache[0].shape[1], len(guesses), accepted)
+        tokens += [*drafted[:accepted], wanted[accepted]]
+        keep = roll_back(cache[0].shape[1], len(drafted), accepted)
         cache = {layer: kv[:, : max(keep, 0)] for layer, kv in cache.items()}
-        passes.append((len(guesses), accepted, keep, len(tokens) - 1))
+        passes.append((len(drafted), accepted, keep, len(tokens) - 1))
     return tokens[len(prompt) :][:max_new_tokens], passes
 
 
-def _guess(draft: Draft, tokens: Sequence[int], k: int) -> list[int]:
-    """The draft's likeliest next k tokens."""
+def _draft_tokens(draft: Draft, tokens: Sequence[int], k: int) -> list[int]:
+    """The draft's most likely next k tokens."""
     known = list(tokens)
     for _ in range(k):
         q = draft(known)
@@ -79,29 +71,29 @@ def _guess(draft: Draft, tokens: Sequence[int], k: int) -> list[int]:
     return known[len(tokens) :]
 
 
-def ghosts(rule: Rule, exact: GPT, draft: Draft) -> tuple[str, bool]:
-    """(what the decoder does with a rollback, whether the text is the oracle's); Markdown."""
+def rolled_back_by(rule: Rule, exact: GPT, draft: Draft) -> str:
+    """The decoder's first passes and its text under a rollback, beside the oracle's; Markdown."""
     prompt = encode(OPENING)
     oracle = generate(exact, prompt, 60)
     try:
         got, passes = run(speculate, exact, prompt, 60, draft, 4, Policy(rule))
     except RunError as error:
-        return f"**The decoder stopped:** {error}", False
+        return f"**The decoder stopped:** {error}"
     at = next((i for i, (a, b) in enumerate(zip(got, oracle, strict=True)) if a != b), None)
     rows = "\n".join(f"| {i} | {' | '.join(map(str, each))} |" for i, each in enumerate(passes[:5]))
-    told = "They are the same." if at is None else f"They part after {at} characters."
+    verdict = "The texts are equal." if at is None else f"The texts differ after {at} characters."
     return (
-        "| pass | drafted | accepted | K/V kept | tokens known, but for the last |\n"
+        "| pass | drafted | accepted | KV tokens kept | known tokens but the last |\n"
         f"|--:|--:|--:|--:|--:|\n{rows}\n\n{len(passes)} passes. The oracle: "
-        f"{shown(decode(oracle))}\n\nExhibit B: {shown(decode(got))}\n\n{told}"
-    ), at is None
+        f"{shown(decode(oracle))}\n\nExhibit A: {shown(decode(got))}\n\n{verdict}"
+    )
 
 
-# --- C: the benchmark that knew the answers -----------------------------------------------------
+# --- B: the benchmark that knew the answers -----------------------------------------------------
 
 
 def look_up(memory: str, num_characters: int = 5) -> Draft:
-    """A draft that proposes what followed the last few characters where they last stood."""
+    """A draft that proposes what followed the last few characters where they last occurred."""
 
     def lookup_draft(known: Sequence[int], /) -> list[float]:
         text = memory + decode(list(known))
@@ -113,19 +105,19 @@ def look_up(memory: str, num_characters: int = 5) -> Draft:
 
 
 def benchmark(remember: Rule, model: GPT) -> tuple[str, bool]:
-    """(warming up beside what is measured, whether nothing of it was known before); Markdown."""
+    """(the warm-up run beside the measured one, whether the draft knew none of it); Markdown."""
     first, written = _serve("", model)
     memory = call(remember, (written,)).value
     if not isinstance(memory, str):
-        return "`exhibit_c` has to give a text.", False
+        return "`draft_memory` has to return a text.", False
     second, again = _serve(memory, model)
     rows = [
-        f"| {name} | {each['passes']} | {each['accepted'] / each['judged']:.0%} | "
+        f"| {name} | {each['passes']} | {each['accepted'] / each['checked']:.0%} | "
         f"{each['tokens'] / each['passes']:.2f} |"
-        for name, each in (("warming up", first), ("measured", second))
+        for name, each in (("warm-up", first), ("measured", second))
     ]
-    same = "The texts of both runs are the same." if again == written else "The texts differ."
-    head = "| run | passes | accepted of those looked at | tokens per pass |\n|:--|--:|--:|--:|\n"
+    same = "Both runs write the same texts." if again == written else "The texts differ."
+    head = "| run | passes | acceptance rate | tokens per pass |\n|:--|--:|--:|--:|\n"
     return f"{head}{chr(10).join(rows)}\n\n{same}", first == second
 
 

@@ -1,21 +1,23 @@
-"""Behind lesson 8's figures: how many drafts stay, what a watch says, what a crowd does."""
+"""Behind lesson 8's figures: the formulas, acceptance, time on this machine, load on a GPU."""
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from statistics import fmean
 from typing import Any
 
-from course.calling.jobs import RunError
+from course.attempt import Attempt
+from course.calling.jobs import RunError, run
 from course.figure import Figure
 from course.replay import Rerun
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
-from nanogpt.fleet.speculating import Drafts, break_even
-from nanogpt.fleet.workload import FleetRequest
 from nanogpt.policies import acceptance
 from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.trace import WorkRecord
+from widgets import whose
 
 Series = dict[str, Any]
 
@@ -29,10 +31,47 @@ _OPENINGS = (
     "GLOUCESTER:\nMy ",
     "The king is not",
 )
-_ALPHA, _K = 0.1, 4
+RATES = (0.2, 0.4, 0.6, 0.85, 0.95)
+_MOST_DRAFTS = 12
+_COST, _K = 0.1, 4
+"""The cost of a draft token in target passes, and draft tokens per pass."""
 
 
-# --- how many stay ------------------------------------------------------------------------------
+# --- what the formulas say ----------------------------------------------------------------------
+
+
+def speedup_series(speedup: Attempt, tokens: Attempt) -> list[Series]:
+    """Speed-up by the number of draft tokens for each acceptance rate, the post's and by the rule.
+
+    The rule is the learner's once both functions are written and return numbers.
+    """
+    drawn = {"the post's formula": _curve(_published), whose(False): _curve(acceptance.speedup)}
+    if speedup.started and tokens.started:
+        with suppress(RunError):
+            mine = run(_curve, speedup.or_reference(acceptance.speedup))
+            if _all_numbers(mine):
+                drawn = {"the post's formula": drawn["the post's formula"], whose(True): mine}
+    return [
+        {"name": name, "points": points[rate], "when": {"α": rate}}
+        for name, points in drawn.items()
+        for rate in RATES
+    ]
+
+
+def _published(rate: float, k: int, draft_cost: float) -> float:
+    return (1 + k * rate) / (1 + draft_cost)
+
+
+def _curve(rule: Any) -> dict[float, list[list[float]]]:
+    return {r: [[k, rule(r, k, _COST)] for k in range(_MOST_DRAFTS + 1)] for r in RATES}
+
+
+def _all_numbers(curves: dict[float, list[list[Any]]]) -> bool:
+    values = [y for points in curves.values() for _, y in points]
+    return all(isinstance(y, int | float) and math.isfinite(y) for y in values)
+
+
+# --- acceptance ---------------------------------------------------------------------------------
 
 
 def serve(
@@ -45,7 +84,7 @@ def serve(
     clock: CostClock | WallClock | None = None,
     policies: Policies | None = None,
 ) -> Trace:
-    """The first openings, all at once; the drafts have room."""
+    """Serve the first openings all at once, with budget for all draft tokens."""
     config = EngineConfig(
         token_budget=256, temperature=temperature, seed=1, num_draft_tokens=num_drafts
     )
@@ -57,7 +96,7 @@ def serve(
 
 
 def accepted_drafts(model: GPT, draft: Draft) -> dict[float, list[int]]:
-    """By temperature, how many of four drafts stayed in each pass that had four."""
+    """By temperature, how many of four draft tokens were accepted in each pass that had four."""
     return {
         temperature: [work.num_accepted for work in _full(serve(model, draft, _K, temperature), _K)]
         for temperature in (0.0, 1.0, 2.0)
@@ -65,18 +104,18 @@ def accepted_drafts(model: GPT, draft: Draft) -> dict[float, list[int]]:
 
 
 def _full(trace: Trace, num_drafts: int) -> list[WorkRecord]:
-    """The decodes that had all the drafts that were asked for."""
+    """The decodes that had this many draft tokens."""
     works = [work for step in trace.steps for work in step.work]
     return [w for w in works if w.kind == "decode" and len(w.drafted) == num_drafts]
 
 
-def rate(accepted: Sequence[int]) -> float:
-    """The share of the drafts looked at that stayed."""
+def acceptance_rate(accepted: Sequence[int]) -> float:
+    """Accepted draft tokens per checked one: the acceptance rate."""
     return sum(accepted) / sum(min(each + 1, _K) for each in accepted)
 
 
-def _by_place(accepted: Sequence[int]) -> list[float]:
-    """The share that stayed at the first place, the second, ..., of those looked at there."""
+def by_place(accepted: Sequence[int]) -> list[float]:
+    """The acceptance rate at the first place, the second, ..., of those checked there."""
     return [
         sum(each > place for each in accepted) / max(1, sum(each >= place for each in accepted))
         for place in range(_K)
@@ -84,61 +123,44 @@ def _by_place(accepted: Sequence[int]) -> list[float]:
 
 
 def accepted_table(found: dict[float, list[int]]) -> str:
-    """p, tokens per pass counted and by the formula, and p by place; Markdown."""
+    """Acceptance rate, tokens per pass counted and by 8.2, and the rate by place; Markdown."""
     rows = [
-        f"| {temperature:g} | {rate(accepted):.2f} | {1 + fmean(accepted):.2f} | "
-        f"{acceptance.expected_tokens(rate(accepted), _K):.2f} | "
-        + " | ".join(f"{share:.0%}" for share in _by_place(accepted))
+        f"| {temperature:g} | {acceptance_rate(accepted):.2f} | {1 + fmean(accepted):.2f} | "
+        f"{acceptance.expected_tokens(acceptance_rate(accepted), _K):.2f} | "
+        + " | ".join(f"{share:.0%}" for share in by_place(accepted))
         + " |"
         for temperature, accepted in found.items()
     ]
-    head = "| temperature | p | tokens per pass | by the formula | 1st guess stays | 2nd | 3rd |"
+    head = "| temperature | α | tokens per pass | by 8.2 | α of the 1st draft token | 2nd | 3rd |"
     return f"{head} 4th |\n|{'--:|' * 8}\n" + "\n".join(rows)
 
 
-def accepted_said(found: dict[float, list[int]]) -> str:
-    """Why the formula is close and not the same; Markdown."""
-    greedy = found[0.0]
-    places, rates = _by_place(greedy), [f"{rate(found[each]):.2f}" for each in found]
-    return (
-        "**Close, and not the same.** The formula takes every guess for a throw of the same die. "
-        "But text has easy stretches, the rest of a word, and hard places, its first letter. "
-        f"Greedy, a first guess stays {places[0]:.0%} of the time, one that was asked third "
-        f"{places[2]:.0%}: what gets that far is in the middle of something easy.\n\n"
-        f"**High temperature does no harm here**: p is {rates[0]}, {rates[1]} and {rates[2]} at 0, "
-        "1 and 2. Our engine draws the draft at the target's temperature, and two flat "
-        "distributions overlap well. A draft that stays sharp, or one that only looks up, loses "
-        "more of its guesses the flatter p is."
-    )
-
-
-# --- with a watch -------------------------------------------------------------------------------
+# --- time on this machine -----------------------------------------------------------------------
 
 
 def timed(model: GPT, draft: Draft, batch: int, repeats: int = 3) -> dict[str, float]:
-    """What four drafts bring a batch at temperature 1: measured now, and by two formulas.
+    """The speed-up of a batch by four draft tokens at temperature 1: measured now, and by 8.3.
 
-    Times are in decodes without drafts; of the steps, the fast fifth counts.
+    The unit of time is one plain decode step. Of all steps, the 20th percentile counts.
     """
     runs: dict[int, list[Trace]] = {0: [], _K: []}
-    for _ in range(repeats):  # in turns, so that a busy moment hits both
+    for _ in range(repeats):  # in turns, so that a busy moment slows both
         for drafts, traces in runs.items():
             traces.append(serve(model, draft, drafts, 1.0, batch, 40, WallClock()))
     decode_us, with_us = (_step_us(traces, drafts, batch) for drafts, traces in runs.items())
-    guesses_us = _drafting_us(model, draft, batch)
+    draft_us = _drafting_us(model, draft, batch)
     accepted = [work.num_accepted for trace in runs[_K] for work in _full(trace, _K)]
-    alpha, verifying = guesses_us / _K / decode_us, (with_us - guesses_us) / decode_us
-    p = rate(accepted)
+    cost, verifying = draft_us / _K / decode_us, (with_us - draft_us) / decode_us
     return {
-        "alpha": alpha,
+        "draft_cost": cost,
         "verifying": verifying,
-        "textbook": acceptance.speedup(p, _K, alpha),
+        "formula": acceptance.speedup(acceptance_rate(accepted), _K, cost),
         "measured": (1 + fmean(accepted)) * decode_us / with_us,
     }
 
 
 def _drafting_us(model: GPT, draft: Draft, batch: int, times: int = 10) -> float:
-    """What the guesses of one step take, in microseconds."""
+    """Microseconds that the draft tokens of one step take."""
     requests = [Request(i, encode(text), 96) for i, text in enumerate(_OPENINGS[:batch])]
     clock, took = WallClock(), list[float]()
     for seed in range(times):
@@ -150,20 +172,20 @@ def _drafting_us(model: GPT, draft: Draft, batch: int, times: int = 10) -> float
 
 
 def _step_us(traces: Sequence[Trace], k: int, batch: int) -> float:
-    """A step in which all of a batch decode with all k drafts: the fast fifth of them."""
+    """The 20th percentile of the steps in which the whole batch decodes with k draft tokens."""
     steps = [step for trace in traces for step in trace.steps if len(step.work) == batch]
     full = [s for s in steps if all(w.kind == "decode" and len(w.drafted) == k for w in s.work)]
     return percentile([step.duration_us for step in full], 0.2)
 
 
 def timed_table(timings: dict[int, dict[str, float]]) -> str:
-    """Those figures by the number of requests at once; Markdown."""
+    """Those figures by batch size; Markdown."""
     rows = [
-        f"| {batch} | {each['alpha']:.3f} | {each['verifying']:.2f} | {each['textbook']:.2f} | "
+        f"| {batch} | {each['draft_cost']:.3f} | {each['verifying']:.2f} | {each['formula']:.2f} | "
         f"**{each['measured']:.2f}** |"
         for batch, each in timings.items()
     ]
-    head = "| requests at once | draft, α | verifying | 8.3 says | measured speed-up |"
+    head = "| batch | c | verifying pass | speed-up by 8.3 | measured speed-up |"
     return f"{head}\n|--:|--:|--:|--:|--:|\n" + "\n".join(rows)
 
 
@@ -173,15 +195,15 @@ MACHINES = {cost.name: cost for cost in (LARGE_GPU, SERVER_CPU)}
 
 
 def drafts_ahead(model: GPT, draft: Draft, policies: Policies) -> dict[str, dict[int, Trace]] | str:
-    """Runs by the learner's parts with 0 to 8 drafts, for one request and for eight at once.
+    """Runs by the learner's policies with 0 to 8 draft tokens, for one request and for eight.
 
-    A sentence instead where the parts fail.
+    A sentence instead if a policy fails.
     """
 
     def runs(policies: Policies) -> dict[str, dict[int, Trace]]:
         return {
             name: {k: serve(model, draft, k, 1.0, batch, 48, policies=policies) for k in _AHEAD}
-            for batch, name in ((1, "one request"), (8, "eight at once"))
+            for batch, name in ((1, "one request"), (8, "eight requests"))
         }
 
     try:
@@ -192,11 +214,11 @@ def drafts_ahead(model: GPT, draft: Draft, policies: Policies) -> dict[str, dict
 
 @course_style()
 def speedup_figure(runs: dict[str, dict[int, Trace]] | str, machine: str, name: str) -> Figure:
-    """The speed-up of those runs on one of the machines, said to be of the parts `name`.
+    """The speed-up of those runs, by the function called `name`, on one of the machines.
 
-    Every forward of the traces is charged what it costs there; a draft costs nothing.
+    Every forward of the traces is charged what it costs there; drafting costs nothing.
     """
-    question = "How many drafts would you choose here, for one request and for eight?"
+    question = "How many draft tokens would you choose here, for one request and for eight?"
     if isinstance(runs, str):
         return Figure(runs, question)
     cost = MACHINES[machine]
@@ -204,14 +226,14 @@ def speedup_figure(runs: dict[str, dict[int, Trace]] | str, machine: str, name: 
     def took_us(trace: Trace) -> int:
         return sum(cost.forward_us(each) for step in trace.steps for each in step.forwards)
 
-    title = f"Speed-up against drafts, accept: {name}"
+    title = f"Speed-up by draft tokens, rejection_sample: {name}"
     drawing = new_figure(title, 1, f"modelled: {cost.name}")
     [axes] = drawing.axes
     for batch, of in runs.items():
         points = [(k, took_us(of[0]) / took_us(trace)) for k, trace in sorted(of.items())]
         curve(axes, batch, points)
     mark(axes, "no drafts", y=1)
-    label_axes(axes, "drafts, K", "speed-up (times)")
+    label_axes(axes, "draft tokens, k", "speed-up (times)")
     return Figure(drawing, question)
 
 
@@ -220,40 +242,25 @@ _AHEAD = (0, 1, 2, 4, 6, 8)
 
 # --- on a large GPU -----------------------------------------------------------------------------
 
-_CONTEXT = 64  # tokens of ours per request, each standing for LARGE_GPU.prompt_scale real ones
+_CONTEXT = 64  # our tokens per request; each stands for LARGE_GPU.prompt_scale real ones
 
 
-def crowd_series(p: float) -> list[Series]:
-    """Speed-up by the number of requests at once on the modelled GPU, for three drafts: curves."""
+def batch_series(acceptance_rate: float) -> list[Series]:
+    """Speed-up by batch size on the modelled GPU, for three drafts: curves."""
     drafts = {
-        f"p = {p:.2f}, α = 0": (p, 0.0),
-        f"p = {p:.2f}, α = 0.1": (p, 0.1),
-        "p = 0.85, α = 0.1": (0.85, 0.1),
+        f"α = {acceptance_rate:.2f}, c = 0": (acceptance_rate, 0.0),
+        f"α = {acceptance_rate:.2f}, c = 0.1": (acceptance_rate, _COST),
+        "α = 0.85, c = 0.1": (0.85, _COST),
     }
     batches = (1, 2, 4, 8, 16, 32, 64, 128, 256)
     return [
-        {"name": name, "points": [[batch, _crowd(batch, *each)] for batch in batches]}
+        {"name": name, "points": [[batch, _speedup_of(batch, *each)] for batch in batches]}
         for name, each in drafts.items()
     ]
 
 
-def _crowd(batch: int, p: float, alpha: float) -> float:
+def _speedup_of(batch: int, acceptance_rate: float, draft_cost: float) -> float:
     plain = LARGE_GPU.step_us(0, batch, batch * _CONTEXT)
     verifying = LARGE_GPU.step_us(0, batch * (_K + 1), batch * _CONTEXT) / plain
-    return round(acceptance.expected_tokens(p, _K) / (verifying + _K * alpha), 3)
-
-
-def backing_off() -> tuple[float, float, float]:
-    """(break-even, loss of hopeless drafts with backing off, and without), modelled."""
-    edge = break_even(_K, _ALPHA)
-    return edge, 1 - _per_time(0.0, edge), 1 - _per_time(0.0, None)
-
-
-def _per_time(p: float, least: float | None) -> float:
-    """Tokens per unit of time of 60 requests of 128 tokens with this acceptance, one at a time."""
-    time, new_tokens = 0.0, 128
-    for i in range(60):
-        drafts = Drafts(FleetRequest(i, 0, (0,), new_tokens, 5, 10**9, p), 8, least)
-        passes = drafts.passes(0)
-        time += passes * (1 + _K * _ALPHA) + new_tokens - (drafts.advance(passes) if passes else 0)
-    return 60 * new_tokens / time
+    tokens = acceptance.expected_tokens(acceptance_rate, _K)
+    return round(tokens / (verifying + _K * draft_cost), 3)

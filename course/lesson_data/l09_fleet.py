@@ -1,24 +1,20 @@
-"""Behind lesson 9's queue: the rush and its classes, urgency and ageing as curves."""
+"""Behind lesson 9's queue: a rush by class of priority, and urgency as curves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
-from course.lesson_data.l09_lazy_heap import heap_story, told
-from nanogpt.figures.curves import distributions, ttfts_ms
+from course.lesson_data.l09_lazy_heap import heap_story, pop_live, told
 from nanogpt.fleet import decisions
 from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Series = dict[str, Any]
 
@@ -27,8 +23,8 @@ A_MORNING = (
     ("push", 5, (2, 900)),
     ("push", 7, (4, 700)),
     ("push", 3, (4, 500)),  # request 3 has become urgent
-    ("remove", 5),  # request 5 was withdrawn
-    ("push", 5, (6, 999)),  # and comes back, no longer important
+    ("remove", 5),  # the client of request 5 disconnects
+    ("push", 5, (6, 999)),  # and sends it again, less urgent
     ("pop",),
     ("pop",),
     ("pop",),
@@ -36,16 +32,26 @@ A_MORNING = (
 )
 
 
-def morning(apply_event: Attempt) -> dict[str, Any]:
-    """The queue of A_MORNING, kept by the learner's function or the reference."""
-    return told(
-        lambda kept_by: heap_story(kept_by, A_MORNING),
-        apply_event.or_reference(decisions.apply_event),
-    )
+def morning(attempt: Attempt) -> dict[str, Any]:
+    """The queue of A_MORNING, with the learner's pop or the reference."""
+    pop = attempt.or_reference(pop_live)
+    return told(lambda pop: heap_story(A_MORNING, pop), pop)
+
+
+def second_morning(forget: Callable[..., Any]) -> dict[str, Any]:
+    """A queue in which `forget(newest, id)` returns the generations after a removal."""
+    events = (*A_MORNING[:3], ("remove", 5), ("push", 5, (6, 999)), *[("pop",)] * 4)
+    return told(lambda forget: heap_story(events, remove=forget), forget)
+
+
+def in_turn(story: Mapping[str, Any]) -> bool:
+    """Whether the queue of `second_morning` pops its requests in the right order."""
+    popped = [step["popped"] for step in story["steps"] if step["event"][0] == "pop"]
+    return popped == [7, 3, 5, None]
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds as they are read: 8.4, 75, 1,299."""
+    """Milliseconds for a table: 8.4, 75, 1,299."""
     if value is None:
         return "none"
     return f"{value:.1f}" if abs(value) < 20 else f"{value:,.0f}"
@@ -55,23 +61,13 @@ def ms(value: float | None) -> str:
 
 
 def rush() -> dict[str, FleetRun]:
-    """300 requests per second for 4 s, more than four workers can take, in three orders."""
+    """300 requests per second for 4 s, more than four workers can serve, in three orders."""
     load = make_workload("steady", 300, 4, seed=42)
     unaged = replace(ADAPTIVE, name="by priority", order="priority", ageing_us=None)
     by_arrival = replace(unaged, name="by arrival", order="fifo")
     aged = replace(ADAPTIVE, name="by priority, with ageing")
     traced = simulate(by_arrival, load, trace=True)
     return {run.config.name: run for run in (traced, simulate(unaged, load), simulate(aged, load))}
-
-
-def rush_facts(runs: Mapping[str, FleetRun]) -> str:
-    """What priority does to the two figures and to the deadlines, as two sentences."""
-    one, other = runs["by priority"].totals, runs["by arrival"].totals
-    return (
-        f"The median falls from {ms(other.ttft_p50_ms)} ms to **{ms(one.ttft_p50_ms)} ms**, the "
-        f"99th percentile rises from {ms(other.ttft_p99_ms)} ms to **{ms(one.ttft_p99_ms)} ms**. "
-        f"{one.violations} of {one.arrived:,} deadlines are missed instead of {other.violations}. "
-    )
 
 
 def classes_table(runs: Mapping[str, FleetRun]) -> str:
@@ -94,18 +90,11 @@ def classes_table(runs: Mapping[str, FleetRun]) -> str:
     return f"| TTFT in ms, median / longest | {head} |\n|:--|{'--:|' * 3}\n" + "\n".join(rows)
 
 
-def rush_chart(runs: Mapping[str, FleetRun]) -> Figure:
-    """How TTFT is spread in the rush, for each order of the queue."""
-    ttfts = {name: ttfts_ms(run) for name, run in runs.items()}
-    title = "300 requests per second, in three orders"
-    return distributions({("TTFT (ms)", "requests"): ttfts}, title, "modelled")
-
-
-# --- urgency and ageing -------------------------------------------------------------------------
+# --- urgency -----------------------------------------------------------------------------------
 
 
 def lifted(boosted_priority: Attempt) -> list[Series]:
-    """A request of priority 8, 200 ms to its deadline and 80 ms of work, by two rules: curves."""
+    """The priority over time of one request with 80 ms of work, by two rules: curves."""
 
     def source(at_ms: int) -> int:
         level = 8
@@ -127,37 +116,10 @@ def _levels(boosted_priority: Callable[..., Any]) -> list[Any]:
 
 
 def _steps(name: str, values: Sequence[int]) -> Series:
-    """A curve of whole numbers, one for each millisecond, by its corners."""
+    """A curve of whole numbers, one per millisecond, reduced to its corners."""
     end = len(values) - 1
     corners = {0, end}
     for at in range(1, end + 1):
         if values[at] != values[at - 1]:
             corners |= {at - 1, at}
     return {"name": name, "points": [[at, values[at]] for at in sorted(corners)]}
-
-
-AGEING_US = 250_000
-"""So much waiting makes up for one level."""
-
-
-def two_that_age() -> list[Series]:
-    """The ranks of two waiting requests over time, ageing at one rate or at two: curves."""
-    rates = {"the same rate": 1.0, "A twice as fast": 2.0}
-    waiting = {"A: came at 0, priority 6": (0, 6), "B: came at 200 ms, priority 3": (200, 3)}
-
-    def rank(at_ms: int, name: str, rate: float) -> float:
-        came_ms, priority = waiting[name]
-        speed = rate if name.startswith("A") else 1.0
-        return priority - speed * (at_ms - came_ms) * 1000 / AGEING_US
-
-    return [
-        {
-            "name": name,
-            "points": [
-                [at, rank(at, name, rate)] for at in (0, 200, 400, 600, 800, 1000) if at >= came_ms
-            ],
-            "when": {"both age at": words},
-        }
-        for words, rate in rates.items()
-        for name, (came_ms, _) in waiting.items()
-    ]

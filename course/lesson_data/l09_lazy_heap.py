@@ -1,21 +1,29 @@
-"""What a heap with lazy deletion does, event by event, and which of its entries should count.
+"""What a priority queue with lazy deletion does, event by event, and which entries should count.
 
-The story follows the function that it is given, the reference or a learner's. Who truly waits is
-kept beside it: a request waits from its push until its removal or until it is popped, and its
-latest entry alone is live. An entry of the past that counts again is then seen at once.
+The story follows the functions that it is given, the references or a learner's. Beside them it
+keeps the requests that really wait: from their push until their removal or pop. Only the latest
+entry of a waiting request is live, so an old entry that counts again is seen at once.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.calling.errors import blame
 from course.calling.jobs import RunError, run
-from nanogpt.fleet.decisions import Entry, Event, Key
-from nanogpt.fleet.fleet_policies import ApplyEvent
+from nanogpt.fleet.decisions import Entry, Key, Newest, pop_live, push, remove
 from nanogpt.validate import PolicyError
 
 Record = dict[str, Any]
+Event = tuple[str, int, Key] | tuple[str, int] | tuple[str]
+"""("push", id, key), ("remove", id) or ("pop",)."""
+
+
+def after_removal(newest: Newest, request_id: int) -> Newest:
+    """The newest generations after a removal, which makes the request's entries stale."""
+    newest = dict(newest)
+    remove(newest, request_id)
+    return newest
 
 
 def told(story: Callable[..., Record], *functions: Callable[..., Any]) -> Record:
@@ -26,177 +34,124 @@ def told(story: Callable[..., Record], *functions: Callable[..., Any]) -> Record
         return {"version": 1, "steps": [], "error": str(error)}
 
 
-def heap_story(apply_event: ApplyEvent, events: Sequence[Event]) -> Record:
+def heap_story(
+    events: Sequence[Event],
+    pop: Callable[..., Any] = pop_live,
+    remove: Callable[..., Any] = after_removal,
+) -> Record:
     """The heap after each event, as plain data for a picture.
 
     Returns {"version": 1, "steps": [...], "error": None or a sentence}. A step holds "event",
     "entries" ({"id", "key", "generation", "live"} in the array's order), "generations" (by id, as
-    text), "popped" and "words". An entry is the function's own choice when its generation is the
-    request's in "generations", and rightly so when it is "live". A function that fails, or
-    answers with something that is no heap, ends the story: the steps until then stay.
-    A learner's function is asked by `told`. Raises: ValueError for an event that is none.
+    text), "popped" and "words". An entry counts when its generation is the request's in
+    "generations", and rightly so when it is "live". A function that fails, or returns something
+    that is no heap, ends the story; the steps until then stay.
+    A learner's functions are asked by `told`.
     """
-    checked = [_checked_event(event) for event in events]
     heap: list[Entry] = []
-    generations: dict[int, int] = {}
-    waiting: dict[int, Key] = {}
+    newest: Newest = {}
+    waiting: dict[int, Entry] = {}  # each request's latest entry
     steps: list[Record] = []
     wrong: list[str] = []
-    for event in checked:
-        before = heap
+    for event in events:
+        before, popped = heap, None
         try:
-            answer = apply_event(list(heap), dict(generations), event)
-            heap, generations, popped = _checked_answer(answer)
+            match event:
+                case ("push", request_id, key):
+                    heap, newest = list(heap), dict(newest)
+                    push(heap, newest, request_id, key)
+                    waiting[request_id] = (key, request_id, newest[request_id])
+                case ("remove", request_id):
+                    newest = _checked_newest(remove(dict(newest), request_id))
+                    waiting.pop(request_id, None)
+                case _:
+                    popped, heap = _checked_pop(pop(list(heap), dict(newest)))
         except Exception as error:
             return {"version": 1, "steps": steps, "error": blame(error)}
-        expected = _first(waiting) if event[0] == "pop" else None
-        _apply(waiting, event, popped)
-        live = _live(heap, waiting)
-        found = _what_is_wrong(heap, generations, live, waiting)
-        words = [_what_happened(event, popped, expected, len(before) - len(heap))]
+        words = [_what_happened(event, popped, waiting, len(before) - len(heap))]
+        waiting.pop(-1 if popped is None else popped, None)
+        found = _what_is_wrong(heap, newest, waiting)
         words += [sentence for sentence in found if sentence not in wrong]
         wrong = found  # what stays wrong is said once
-        steps.append(_step(event, heap, generations, live, popped, " ".join(words)))
+        steps.append(_step(event, heap, newest, waiting, popped) | {"words": " ".join(words)})
     return {"version": 1, "steps": steps, "error": None}
 
 
-def _apply(waiting: dict[int, Key], event: Event, popped: int | None) -> None:
-    """Who waits after the event, and with which key; a pop takes what the function named."""
-    match event:
-        case ("push", request_id, key):
-            waiting[request_id] = key
-        case ("remove", request_id):
-            waiting.pop(request_id, None)
-        case _:
-            if popped is not None:
-                waiting.pop(popped, None)
-
-
-def _first(waiting: Mapping[int, Key]) -> int | None:
-    """Whose turn it is: the smallest key, then the smaller id."""
-    return min(waiting, key=lambda request_id: (waiting[request_id], request_id), default=None)
-
-
-def _live(heap: Sequence[Entry], waiting: Mapping[int, Key]) -> set[int]:
-    """Indices of the entries that stand for a waiting request, at most one for each.
-
-    That is the entry with the request's present key; of several the youngest generation.
-    """
-    found: dict[int, int] = {}
-    for index, (key, request_id, generation) in enumerate(heap):
-        if waiting.get(request_id) == key and (
-            request_id not in found or generation > heap[found[request_id]][2]
-        ):
-            found[request_id] = index
-    return set(found.values())
-
-
 def _step(
-    event: Event,
-    heap: Sequence[Entry],
-    generations: Mapping[int, int],
-    live: set[int],
-    popped: int | None,
-    words: str,
+    event: Event, heap: list[Entry], newest: Newest, waiting: dict[int, Entry], popped: int | None
 ) -> Record:
     return {
         "event": [list(part) if isinstance(part, tuple) else part for part in event],
         "entries": [
-            {"id": request_id, "key": list(key), "generation": generation, "live": index in live}
-            for index, (key, request_id, generation) in enumerate(heap)
+            {
+                "id": who,
+                "key": list(key),
+                "generation": generation,
+                "live": waiting.get(who) == each,
+            }
+            for each in heap
+            for key, who, generation in [each]
         ],
-        "generations": {str(request_id): count for request_id, count in generations.items()},
+        "generations": {str(request_id): count for request_id, count in newest.items()},
         "popped": popped,
-        "words": words,
     }
 
 
-# ---------------------------------------------------------------- in words
-
-
-def _what_happened(event: Event, popped: int | None, expected: int | None, gone: int) -> str:
+def _what_happened(
+    event: Event, popped: int | None, waiting: dict[int, Entry], num_gone: int
+) -> str:
     match event:
         case ("push", request_id, key):
-            return f"Request {request_id} comes in with key {_text(key)}."
+            return f"Request {request_id} is pushed with key {key}."
         case ("remove", request_id):
-            return f"Request {request_id} is withdrawn; the heap is not searched for its entry."
+            return f"Request {request_id} is removed; its entry stays in the heap."
         case _:
             pass
-    said = "The pop finds nothing." if popped is None else f"Request {popped} is popped."
-    dropped = gone - (popped is not None)
-    if dropped > 0:
-        said += f" {dropped} stale {_entries(dropped)} went on the way."
-    if popped == expected:
+    said = "The pop finds no live entry." if popped is None else f"Request {popped} is popped."
+    num_stale = num_gone - (popped is not None)
+    if num_stale > 0:
+        said += f" Stale entries that came off before it: {num_stale}."
+    first = min(waiting.values(), default=None)
+    if popped == (first and first[1]):
         return said
-    whose = "nothing waits" if expected is None else f"it is request {expected}'s turn"
-    return f"{said} That is wrong: {whose}."
+    return f"{said} That is wrong: {f'request {first[1]} is first' if first else 'none waits'}."
 
 
-def _what_is_wrong(
-    heap: Sequence[Entry],
-    generations: Mapping[int, int],
-    live: set[int],
-    waiting: Mapping[int, Key],
-) -> list[str]:
-    """A sentence for every entry on which the function and the truth disagree."""
+def _what_is_wrong(heap: list[Entry], newest: Newest, waiting: dict[int, Entry]) -> list[str]:
+    """A sentence for every entry that counts and should not, or the other way round."""
     said: list[str] = []
-    for index, (key, request_id, generation) in enumerate(heap):
-        counts = generations.get(request_id) == generation
-        if counts and index not in live:
+    for entry in heap:
+        key, request_id, generation = entry
+        counts, is_live = newest.get(request_id) == generation, waiting.get(request_id) == entry
+        if counts and not is_live:
             said.append(
-                f"Request {request_id}'s old entry {_text(key)} counts again: its generation "
-                f"{generation} is the counter's."
+                f"Request {request_id}'s old entry {key} is live again: its generation "
+                f"{generation} is the newest one once more."
             )
-        elif not counts and index in live:
+        elif is_live and not counts:
             said.append(
-                f"Request {request_id} waits, but its entry {_text(key)} counts as stale: "
-                f"generation {generation} is not the counter's."
+                f"Request {request_id} waits, but its entry {key} is stale: generation "
+                f"{generation} is not the newest one."
             )
-    held = {heap[index][1] for index in live}
-    said += [
+    return said + [
         f"Request {request_id} waits, but its entry is gone."
-        for request_id in waiting
-        if request_id not in held
+        for request_id, entry in waiting.items()
+        if entry not in heap
     ]
-    return said
 
 
-def _entries(number: int) -> str:
-    return "entry" if number == 1 else "entries"
+# ---------------------------------------------------------------- what is accepted
 
 
-def _text(key: Key) -> str:
-    return f"({', '.join(str(part) for part in key)})"
-
-
-# ---------------------------------------------------------------- what may come in
-
-
-def _checked_event(event: Event) -> Event:
-    """The event with its key as a tuple. Raises: ValueError naming what is wrong with it."""
-    match event:
-        case ("push", request_id, [_, *_] as key) if _is_id(request_id) and _is_key(key):
-            return ("push", request_id, tuple(key))
-        case ("remove", request_id) if _is_id(request_id):
-            return ("remove", request_id)
-        case ("pop",):
-            return ("pop",)
-        case _:
-            raise ValueError(
-                f'there is no event {event!r}; choose from ("push", id, key), ("remove", id), '
-                '("pop",), a key being a tuple of numbers'
-            )
-
-
-def _checked_answer(answer: object) -> tuple[list[Entry], dict[int, int], int | None]:
-    """What the function returned, in its proper types. Raises: PolicyError in one sentence."""
+def _checked_pop(answer: object) -> tuple[int | None, list[Entry]]:
+    """What a pop returned, in its proper types. Raises: PolicyError in one sentence."""
     match answer:
-        case ([*heap], {**generations}, popped):
+        case (popped, [*heap]) if popped is None or _is_id(popped):
             pass
         case _:
             raise PolicyError(
-                f"your apply_event returned {_short(answer)}; it must be "
-                "(heap, generations, popped): a list, a dict, and an id or None"
+                f"your pop_live returned {_short(answer)}; it must be (request_id, heap): an id or "
+                "None, and a list"
             )
     entries: list[Entry] = []
     for entry in heap:
@@ -207,20 +162,21 @@ def _checked_answer(answer: object) -> tuple[list[Entry], dict[int, int], int | 
                 entries.append((tuple(key), request_id, generation))
             case _:
                 raise PolicyError(
-                    f"your apply_event left {_short(entry)} in the heap; an entry must be "
+                    f"your pop_live left {_short(entry)} in the heap; an entry must be "
                     "(key, id, generation), the key a tuple of numbers"
                 )
-    for request_id, count in generations.items():
-        if not (_is_id(request_id) and _is_id(count)):
+    return popped, entries
+
+
+def _checked_newest(newest: object) -> Newest:
+    """The generations after a removal. Raises: PolicyError in one sentence."""
+    match newest:
+        case {**known} if all(_is_id(each) for pair in known.items() for each in pair):
+            return known
+        case _:
             raise PolicyError(
-                f"your apply_event left {_short(request_id)}: {_short(count)} in the generations; "
-                "they must be whole numbers of at least 0"
+                f"the removal returned {_short(newest)}; it must be a dict of whole numbers"
             )
-    if popped is not None and not _is_id(popped):
-        raise PolicyError(
-            f"your apply_event popped {_short(popped)}; it must be a request's id or None"
-        )
-    return entries, generations, popped
 
 
 def _is_id(value: object) -> bool:

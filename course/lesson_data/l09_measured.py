@@ -1,4 +1,4 @@
-"""Behind lesson 9's figures: seeds in pairs, which piece pays, two real workers, all recorded."""
+"""Behind lesson 9's figures: paired seeds and two real workers, both recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
 from course.lesson_data.l09_recording import real_workers
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
-from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST, CostModel, decode_us
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,18 +20,6 @@ _MOST_S = 60.0  # of computing in the router, beside which the workers compute
 def order_pairs() -> dict[str, dict[str, Any]]:
     """Ten seeds of the rush: by priority, without and with ageing, against by arrival."""
     return recorded("fleet")["order"]
-
-
-# --- which piece pays ---------------------------------------------------------------------------
-
-
-def gains_of_a_batch() -> tuple[float, float]:
-    """Tokens per second of a batch of 32 against one request, by the source's and real costs."""
-
-    def gain(cost: CostModel) -> float:
-        return 32 * decode_us(cost, 1, 0) / decode_us(cost, 32, 0)
-
-    return gain(SOURCE_COST), gain(CALIBRATED_COST)
 
 
 # --- two real workers ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Behind lesson 9's fleets: one system prompt, a preemption, a burst, a load to practise on."""
+"""Behind lesson 9's fleets: one system prompt, a preemption, a burst, and a practice load."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError
@@ -16,7 +16,6 @@ from course.checks.fleet_loads import FLEET, Load
 from course.lesson_data.l09_fleet import ms
 from course.lesson_data.texts import whose_policies
 from course.replay import Rerun
-from nanogpt.figures.curves import fleet_run
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST
 from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO, FleetConfig
@@ -25,16 +24,13 @@ from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import FleetRequest, Workload, make_workload
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Serving = FleetRun | str
 """A run of a fleet, or the sentence that says why there is none."""
 _GPU = replace(ADAPTIVE, cost=CALIBRATED_COST)
 
-# --- where it goes ------------------------------------------------------------------------------
+# --- routing ------------------------------------------------------------------------------------
 
-_ROOMY = FleetConfig(  # KV for all of them, so that nothing but the routing decides
+_ROOMY = FleetConfig(  # KV for all of them, so that only the routing decides
     cost=CALIBRATED_COST,
     kv_tokens=32_768,
     speculation=False,
@@ -44,7 +40,7 @@ _ROOMY = FleetConfig(  # KV for all of them, so that nothing but the routing dec
 
 
 def one_system_prompt(seed: int = 0, gap_us: int = 5000) -> Workload:
-    """150 requests that all begin with the same 600 tokens; the first one comes 30 ms early."""
+    """150 requests with a common prefix of 600 tokens; the first arrives 30 ms early."""
     draw = random.Random(f"one system prompt, {seed}")
     opening, now_us = draw.randbytes(600), 0
     requests: list[FleetRequest] = []
@@ -57,19 +53,19 @@ def one_system_prompt(seed: int = 0, gap_us: int = 5000) -> Workload:
 
 
 def routed(routing: str, **policies: Any) -> Serving:
-    """Those requests sent by one rule, with a learner's part in it if there is one."""
+    """The run of those requests by one routing rule, or with a learner's policies."""
     config = replace(_ROOMY, name=routing, routing="backlog" if policies else routing)
     return served(config, one_system_prompt(), **policies)
 
 
 @functools.cache
 def _routed_by_rule(routing: str) -> Serving:
-    """The run of a rule that no edit changes, worked out once."""
+    """The run of a rule that no edit changes, simulated once."""
     return routed(routing)
 
 
 def served(config: FleetConfig, load: Workload, **policies: Any) -> Serving:
-    """A traced run with these parts in the fleet; a sentence instead when one of them fails."""
+    """A traced run with these policies in the fleet; a sentence when one of them fails."""
     runs = Rerun(lambda policies: simulate(config, load, policies, trace=True), FleetPolicies())
     try:
         return runs(FleetPolicies(**policies))
@@ -78,7 +74,7 @@ def served(config: FleetConfig, load: Workload, **policies: Any) -> Serving:
 
 
 def routing_table(by_source: Serving, route: Attempt) -> str:
-    """Four ways to send the same 150 requests, the learner's the last once it is written."""
+    """The same 150 requests by several routing rules, the learner's last; Markdown."""
     rows = [
         _routing_row("the source's score", by_source),
         _routing_row("each worker in turn", _routed_by_rule("round_robin")),
@@ -108,18 +104,18 @@ def _routing_row(name: str, run: Serving) -> str:
     )
 
 
-# --- room by force ------------------------------------------------------------------------------
+# --- preemption ---------------------------------------------------------------------------------
 
 
-def report_and_voice() -> str:
-    """One worker with a batch of one, and what preempting its request does to both; Markdown."""
+def victim_table() -> str:
+    """One worker with a batch of one, and what a preemption does to both requests; Markdown."""
 
-    def letter(number: int, arrival_us: int, tokens: int, new: int, priority: int) -> FleetRequest:
-        prompt = tuple(range(number * 10_000, number * 10_000 + tokens))
-        return FleetRequest(number, arrival_us, prompt, new, priority, arrival_us + 5_000_000)
+    def request(id: int, arrival_us: int, tokens: int, new: int, priority: int) -> FleetRequest:
+        prompt = tuple(range(id * 10_000, id * 10_000 + tokens))
+        return FleetRequest(id, arrival_us, prompt, new, priority, arrival_us + 5_000_000)
 
-    load = Workload((letter(0, 0, 1200, 200, 8), letter(1, 100_000, 200, 40, 1)))
-    lonely = FleetConfig(
+    load = Workload((request(0, 0, 1200, 200, 8), request(1, 100_000, 200, 40, 1)))
+    alone = FleetConfig(
         num_workers=1,
         batch_size=1,
         cost=CALIBRATED_COST,
@@ -129,14 +125,14 @@ def report_and_voice() -> str:
         speculation=False,
     )
     ways = {
-        "no request leaves": replace(lonely, preemption_gap=None),
-        "a gap of 3": lonely,
-        "a gap of 3, K/V swapped": replace(lonely, kv_swap=True),
+        "no preemption": replace(alone, preemption_gap=None),
+        "a gap of 3": alone,
+        "a gap of 3, K/V swapped": replace(alone, kv_swap=True),
     }
     rows: list[str] = []
     for name, config in ways.items():
-        victim, voice = simulate(config, load).outcomes
-        first_us, done_us = voice.first_token_us, victim.finished_us
+        victim, urgent = simulate(config, load).outcomes
+        first_us, done_us = urgent.first_token_us, victim.finished_us
         assert first_us is not None and done_us is not None, "both are served"
         rows.append(
             f"| {name} | {ms((first_us - 100_000) / 1000)} ms | {ms(done_us / 1000)} ms | "
@@ -150,7 +146,7 @@ def report_and_voice() -> str:
 
 
 def burst_of(**policies: Any) -> Serving:
-    """5 requests per second, then 200, then 5 again, in a fleet with these parts."""
+    """5 requests per second, then 200, then 5 again, in a fleet with these policies."""
     return served(_GPU, _burst(), **policies)
 
 
@@ -164,7 +160,7 @@ def _naive() -> FleetRun:
 
 
 def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: FleetRun) -> str:
-    """A naive FIFO, the reference and the learner's fleet in a burst; whose parts were in it."""
+    """A naive FIFO, the reference and the learner's fleet in a burst; Markdown."""
     rows = [_fleet_row("FIFO, naive", _naive(), ""), _fleet_row("the reference", reference, "")]
     if any(each.started for each in attempts.values()):
         same = "" if isinstance(yours, str) else _difference(yours, reference)
@@ -174,14 +170,6 @@ def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: Flee
         f"{whose_policies(attempts)} {reference.totals.arrived} requests, modelled:\n\n"
         f"{head}\n|:--|--:|--:|--:|:--|\n" + "\n".join(rows)
     )
-
-
-def fleet_chart(attempts: Mapping[str, Attempt], yours: Serving, reference: FleetRun) -> Figure:
-    """How TTFT is spread in that burst, and tokens per second in it, for the same fleets."""
-    fleets = [("FIFO, naive", _naive()), ("the reference", reference)]
-    if any(each.started for each in attempts.values()) and not isinstance(yours, str):
-        fleets.append(("your fleet", yours))
-    return fleet_run(fleets, "Waits and throughput in a burst")
 
 
 def _fleet_row(name: str, run: Serving, words: str) -> str:
@@ -196,7 +184,7 @@ def _fleet_row(name: str, run: Serving, words: str) -> str:
 
 
 def _difference(yours: FleetRun, reference: FleetRun) -> str:
-    """The first decision in which two runs part, as a sentence."""
+    """The first decision in which two runs differ, as a sentence."""
     assert yours.trace is not None and reference.trace is not None, "both are traced"
     mine, right = yours.trace.decisions, reference.trace.decisions
     for one, other in zip(mine, right, strict=False):
@@ -217,20 +205,12 @@ def _said(decision: Any) -> str:
 # --- a policy of one's own ----------------------------------------------------------------------
 
 _PRACTICE = Load(2026)
-"""Made as the check's loads are, from a seed that it does not use."""
+"""A load like those of the check, from a seed that the check does not use."""
 
 
 def practice(attempt: Attempt) -> Serving:
-    """A load to look at, served by the learner's policy, or by FIFO until there is one."""
+    """The practice load, served by the learner's policy, or by FIFO until there is one."""
     if attempt.function is not None and attempt.started:
         return served(FLEET, _PRACTICE.workload(), decide=Policy(attempt.function))
     by_fifo = replace(FLEET, name="FIFO", routing="round_robin")
     return served(by_fifo, _PRACTICE.workload())
-
-
-def practice_said(run: Serving) -> str:
-    """How the practice load went, in a line."""
-    if isinstance(run, str):
-        return run
-    late = sum(not outcome.attained for outcome in run.outcomes)
-    return f"**{late} of {len(run.outcomes)} deadlines missed** on this load."

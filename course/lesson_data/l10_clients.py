@@ -27,15 +27,15 @@ from nanogpt.server.serving import LOCAL
 Result = TypeVar("Result")
 
 EVERY_STEP = ServerSettings(stream_interval_ms=0)
-_WRAPPED = 'style="white-space:pre-wrap;overflow-wrap:anywhere"'
+WRAPPED = 'style="white-space:pre-wrap;overflow-wrap:anywhere"'
 LIMIT_S = 30.0
-"""No client waits longer for a server: only a mistake of the server's makes it."""
+"""No client waits longer; only a defect of the server could make it."""
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach it
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a client asks, greedily, and after how many events it leaves (None: it stays)."""
+    """A greedy completion that a client asks for; it leaves after so many events (None: never)."""
 
     prompt: str
     max_tokens: int
@@ -44,10 +44,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a call. `times_s` are those of its events, from the sending on.
+    """The answer to a call. `times_s` are the times of its events since the call was sent.
 
-    `retry_after_s` comes with a refusal, and `message` with any error. `request_id` is the number
-    under which the engine served it.
+    `retry_after_s` comes with a refusal, and `message` with any error. `request_id` is the
+    engine's number of the request.
     """
 
     call: Call
@@ -60,21 +60,21 @@ class Answer:
 
     @property
     def ttft_ms(self) -> float:
-        """From the sending to the first text."""
+        """Milliseconds from sending the call to its first text."""
         return 1000 * self.times_s[0]
 
     @property
     def worst_gap_ms(self) -> float:
-        """The longest that its reader had to wait between two events."""
+        """The longest gap between two events, in milliseconds."""
         pairs = zip(self.times_s, self.times_s[1:], strict=False)
         return 1000 * max((b - a for a, b in pairs), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Served(Generic[Result]):
-    """What clients had of a server, what its engine did, and which server parts failed.
+    """What clients received, the trace of the engine, and which policies of the server failed.
 
-    `problems` are sentences by the part's name.
+    `problems` are sentences by the policy's name.
     """
 
     result: Result
@@ -82,9 +82,28 @@ class Served(Generic[Result]):
     problems: dict[str, str]
 
     @property
-    def said(self) -> str:
-        """The problems, for the end of a page's paragraph."""
-        return "".join(f"\n\n**A part failed:** {each}" for each in self.problems.values())
+    def failures(self) -> str:
+        """The problems as Markdown, for the end of a paragraph."""
+        return "".join(f"\n\n**A policy failed:** {each}" for each in self.problems.values())
+
+
+COMPLETION = '{"model": "nanogpt", "prompt": "ROMEO:\\n", "max_tokens": 40, "temperature": 0}'
+"""The body of the page's first call."""
+
+
+def answer_to(url: str) -> str:
+    """The HTTP answer to `COMPLETION` as `curl -i` prints it: status line, headers, body."""
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{url}/v1/completions", COMPLETION.encode(), headers)
+    try:
+        with _DIRECT.open(request, timeout=LIMIT_S) as answer:
+            return _as_printed(answer)
+    except urllib.error.HTTPError as refusal:
+        return _as_printed(refusal)
+
+
+def _as_printed(answer: Any) -> str:
+    return f"HTTP/1.1 {answer.status} {answer.reason}\n{answer.headers}{answer.read().decode()}"
 
 
 def stream(url: str, call: Call) -> Answer:
@@ -120,7 +139,7 @@ def stream(url: str, call: Call) -> Answer:
 
 
 def at_once(url: str, calls: Sequence[Call]) -> list[Answer]:
-    """All these calls in the same moment, a client each."""
+    """The answers to calls that are sent at the same moment, each by its own client."""
     answers: dict[int, Answer] = {}
 
     def ask(number: int) -> None:
@@ -198,7 +217,7 @@ def serve_calls(
     calls: Sequence[Call],
     settings: ServerSettings = EVERY_STEP,
 ) -> Served[list[Answer]]:
-    """A real server, and all these calls at once. When it had to be stopped, the trace says so."""
+    """Send all calls at once to a real server. If it had to be stopped, the trace says so."""
     try:
         return serve_while(lambda url: at_once(url, calls), make_engine, policies, settings)
     except RunError as error:
@@ -206,30 +225,11 @@ def serve_calls(
         return Served(nothing, make_engine().trace(str(error)), {})
 
 
-def by_another_client(url: str, prompt: str, num_tokens: int) -> tuple[str, str]:
-    """(which client, the text): OpenAI's own where it is installed, else the one of this page."""
-    try:
-        import openai
-    except ImportError:
-        return "a client of the standard library", stream(url, Call(prompt, num_tokens)).text
-    direct = openai.DefaultHttpxClient(trust_env=False)  # a proxy cannot reach it
-    with openai.OpenAI(
-        base_url=f"{url}/v1", api_key="none", max_retries=0, http_client=direct
-    ) as client:
-        try:
-            events = client.completions.create(
-                model="nanogpt", prompt=prompt, max_tokens=num_tokens, temperature=0, stream=True
-            )
-            return "the `openai` client", "".join(event.choices[0].text for event in events)
-        except openai.OpenAIError as error:
-            return "the `openai` client", f"({error})"
-
-
 class StandingServer:
-    """A server that stands until it is let go: when its cell runs anew, or the kernel ends.
+    """A server that runs until its cell runs again or the kernel ends.
 
-    `url` is "" where there is none. Only where a learner edits the page: a page that is shown to
-    many has no server of its own.
+    There is one only where a learner edits the page: a page that is shown to many people has no
+    server of its own, and its `url` is "".
     """
 
     def __init__(
@@ -258,18 +258,18 @@ class StandingServer:
             self._line.close()
 
     def _repr_html_(self) -> str:
-        """Its address, and how to speak with it from a terminal."""
+        """Its address, and a `curl` command for a terminal."""
         if self._problems:
             return f"<p>The server stopped: {escape(self._problems[0])}</p>"
         if not self.url:
             opened = f"Opened with <code>{learn_command()}</code>"
-            return f"<p>{opened}, this page keeps a server.</p>"
+            return f"<p>{opened}, this page keeps a server running.</p>"
         direct = " --noproxy 127.0.0.1" if urllib.request.getproxies() else ""
         body = '{"model": "nanogpt", "prompt": "ROMEO:\\n", "max_tokens": 200, "stream": true}'
         return (
             f"<p>Your engine is served at <code>{self.url}/v1</code>. In a terminal of this "
             "machine:</p>"
-            f"<pre {_WRAPPED}>curl -N{direct} {self.url}/v1/completions -d '{body}'</pre>"
+            f"<pre {WRAPPED}>curl -N{direct} {self.url}/v1/completions -d '{body}'</pre>"
         )
 
 

@@ -1,27 +1,30 @@
-"""Behind lesson 10: your engine's runs behind a socket, in words and tables; Markdown."""
+"""Behind lesson 10: runs of the learner's engine behind a socket, and in the contest; Markdown."""
 
 import functools
-import statistics
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
-from course.answers import LoadedPolicies
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.leaderboard.contest_tables import card_sentence, markdown, sentence
 from course.leaderboard.own_policies import PLAYED, card_of, play_mine
 from course.lesson_data.l10_clients import (
+    COMPLETION,
+    WRAPPED,
     Answer,
     Call,
     Served,
     StandingServer,
-    by_another_client,
+    answer_to,
     serve_calls,
     serve_while,
 )
 from course.lesson_data.texts import shown
+from course.saved_answers import LoadedPolicies
 from nanogpt import Engine, EngineConfig, Policies, decode, encode, generate, load_model
 from nanogpt.clock import WallClock
 from nanogpt.contest import BASELINES, NAMES, Round, play_round
@@ -33,7 +36,7 @@ from nanogpt.server.server_policies import StreamDelta
 MakeEngine = Callable[[], Engine]
 Attempts = Mapping[str, Attempt]
 STEPS = 2_000
-"""Of these a server's engine keeps the records, so that the page can draw what it did."""
+"""A served engine keeps the records of so many steps, for the page's pictures."""
 
 LINES = (
     ("ROMEO:\nWhat say", 40),
@@ -45,13 +48,8 @@ LINES = (
 )
 
 
-def calls() -> list[Call]:
-    """Six clients that come at once."""
-    return [Call(prompt, num_tokens) for prompt, num_tokens in LINES]
-
-
 def server_policies(attempts: Attempts) -> ServerPolicies:
-    """The three functions of this page, as far as they are written."""
+    """The page's three functions, and the reference for those that are not written yet."""
     usual = ServerPolicies()
     return ServerPolicies(
         **{name: each.or_reference(getattr(usual, name)) for name, each in attempts.items()}
@@ -59,50 +57,57 @@ def server_policies(attempts: Attempts) -> ServerPolicies:
 
 
 def engine_maker(config: EngineConfig, policies: Policies) -> MakeEngine:
-    """Makes an engine on the wall clock, in float64, that remembers its steps."""
+    """A function that makes an engine in float64, on the wall clock."""
     model = load_model(dtype=torch.float64)
     return lambda: Engine(model, config, policies, clock=WallClock())
 
 
 @functools.cache
 def oracle(prompt: str, num_tokens: int) -> str:
-    """What `generate` writes, worked out once."""
+    """The text of `generate`."""
     return decode(generate(load_model(dtype=torch.float64), encode(prompt), num_tokens))
 
 
-def counted(attempts: Attempts, earlier: LoadedPolicies) -> str:
-    """How many of all parts are the learner's, and which of this page's."""
+def curl_answer(make: MakeEngine) -> str:
+    """A `curl` command for a new server on 127.0.0.1, and the server's real answer, as HTML."""
+    try:
+        url, answer = serve_while(
+            lambda url: (url, answer_to(url)), make, ServerPolicies(), ServerSettings()
+        ).result
+    except RunError as error:
+        return f"<p>The server stopped: {escape(str(error))}</p>"
+    command = f"$ curl -i {url}/v1/completions -d '{COMPLETION}'"
+    return f"<pre {WRAPPED}>{escape(command)}\n\n{escape(answer)}</pre>"
+
+
+# --- clients that come at once --------------------------------------------------------------------
+
+
+def whose_policies(attempts: Attempts, earlier: LoadedPolicies) -> str:
+    """How many of the policies are the learner's, and which of this page's are not."""
     passed = [name for name, each in attempts.items() if each.report.status == "passed"]
     mine = sum(whose == "yours" for whose in earlier.whose.values()) + len(passed)
     num_policies = len(earlier.whose) + len(attempts)
-    written = [name for name, each in attempts.items() if each.started]
-    others = [f"`{name}`" for name in attempts if name not in written]
+    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
     rest = f" The reference stands in for {', '.join(others)}: not written yet." if others else ""
-    return f"**{mine} of {num_policies} parts are yours.**{rest}"
+    _, found, broken = earlier.sentence.partition("Your saved")
+    return f"**{mine} of {num_policies} policies are yours.**{rest} {found}{broken}".strip()
 
 
-def burst_said(served: Served[list[Answer]], attempts: Attempts, earlier: LoadedPolicies) -> str:
-    """Whose parts served six clients, and what each of them had."""
-    # By request, as the picture of the engine's run beside it: clients race to the server.
+def clients_table(served: Served[list[Answer]]) -> str:
+    """The text of each client, beside the oracle's."""
+    # In the order of the timeline's rows: clients race to the server.
     answers = sorted(served.result, key=_number)
-    rows = [_row(answer) for answer in answers]
-    right = sum(answer.text == oracle(*_asked(answer)) for answer in served.result)
+    right = sum(answer.text == oracle(*_asked(answer)) for answer in answers)
     verdict = (
         "**All six texts are the oracle's, character for character.**"
-        if right == len(rows)
-        else f"**{right} of {len(rows)} texts are the oracle's.**"
+        if right == len(answers)
+        else f"**{right} of {len(answers)} texts are the oracle's.**"
     )
-    head = "| request | first text after | longest gap | what its client read |\n"
-    return (
-        f"{counted(attempts, earlier)} {_left_out(earlier)}{verdict}{served.said}\n\n"
-        f"{head}|--:|--:|--:|:--|\n" + "\n".join(rows)
+    head = (
+        "| request | first text after | longest gap | what its client read |\n|--:|--:|--:|:--|\n"
     )
-
-
-def _left_out(earlier: LoadedPolicies) -> str:
-    """What `load_policies` said beyond the counting."""
-    _, found, rest = earlier.sentence.partition("Your saved")
-    return f"{found}{rest} " if found else ""
+    return f"{verdict}{served.failures}\n\n{head}" + "\n".join(map(_row, answers))
 
 
 def _asked(answer: Answer) -> tuple[str, int]:
@@ -116,8 +121,8 @@ def _number(answer: Answer) -> int:
 def _row(answer: Answer) -> str:
     number = "" if answer.request_id is None else answer.request_id
     if answer.message or not answer.times_s:
-        said = (answer.message or "nothing came").replace("|", "/")
-        return f"| {number} | | | status {answer.status}: {said} |"
+        message = (answer.message or "nothing came").replace("|", "/")
+        return f"| {number} | | | status {answer.status}: {message} |"
     mark = "" if answer.text == oracle(*_asked(answer)) else " **differs**"
     return (
         f"| {number} | {answer.ttft_ms:.0f} ms | {answer.worst_gap_ms:.0f} ms | "
@@ -125,79 +130,50 @@ def _row(answer: Answer) -> str:
     )
 
 
-def other_client_said(make: MakeEngine, policies: ServerPolicies) -> str:
-    """One stream, read by a client that others wrote."""
-    prompt, num_tokens = LINES[0]
-    try:
-        client, text = serve_while(
-            lambda url: by_another_client(url, prompt, num_tokens), make, policies, ServerSettings()
-        ).result
-    except RunError as error:
-        return f"And by another client: the server stopped, {error}"
-    same = "the oracle's text" if text == oracle(prompt, num_tokens) else "**another text**"
-    return f"And by {client}: {shown(text)}, {same}."
-
-
-# --- overload and leaving -------------------------------------------------------------------------
-
-
-def overload(
-    make: MakeEngine, policies: ServerPolicies, num_clients: int = 12
-) -> Served[list[Answer]]:
-    """More clients at once than the server takes."""
-    asked = [Call(LINES[i % len(LINES)][0], 30) for i in range(num_clients)]
-    return serve_calls(make, policies, asked, ServerSettings(max_requests=5, stream_interval_ms=0))
-
-
-def overload_said(served: Served[list[Answer]]) -> str:
-    """How many were served, how many refused, and when they were told to come again."""
-    ok = [each for each in served.result if each.status == 200 and each.times_s]
-    refused = [each for each in served.result if each.status == 429]
-    waits = sorted({each.retry_after_s for each in refused if each.retry_after_s is not None})
-    others = [each for each in served.result if each not in ok and each not in refused]
-    lines = [
-        f"{len(served.result)} clients at once, room for 5: {len(ok)} were served, "
-        f"{len(refused)} were answered by 429"
-        + (f", with `Retry-After: {' or '.join(map(str, waits))}`." if waits else ".")
+def overload_table(make: MakeEngine, policies: ServerPolicies) -> str:
+    """Twelve clients at once on a server that admits five: how many got which answer."""
+    asked = [Call(LINES[i % len(LINES)][0], 30) for i in range(12)]
+    settings = ServerSettings(max_requests=5, stream_interval_ms=0)
+    served = serve_calls(make, policies, asked, settings)
+    kinds: dict[tuple[int, int | None], list[str]] = {}
+    for each in served.result:
+        message = each.message or ("its whole text" if each.times_s else "no text")
+        kinds.setdefault((each.status, each.retry_after_s), []).append(message.replace("|", "/"))
+    rows = [
+        f"| {len(messages)} | {status} | {'' if wait is None else f'{wait} s'} | {messages[0]} |"
+        for (status, wait), messages in sorted(kinds.items())
     ]
-    if refused:
-        lines.append(f"What a refused client reads: *{refused[0].message}*")
-    lines += [f"Status {each.status}: {each.message}" for each in others[:1]]
-    return "\n\n".join(lines)
+    head = "| clients | status | `Retry-After` | what they read |\n|--:|--:|--:|:--|\n"
+    return head + "\n".join(rows) + served.failures
 
 
-def leaving_said(make: MakeEngine, policies: ServerPolicies) -> str:
-    """Four clients; one leaves after five events: what its request holds, step by step."""
-    asked = [Call(prompt, 60, 5 if i == 1 else None) for i, (prompt, _) in enumerate(LINES[:4])]
-    served = serve_calls(make, policies, asked)
+def disconnect_table(make: MakeEngine, policies: ServerPolicies) -> str:
+    """Four clients, one of which leaves after five events: the tokens that each request got."""
+    calls = [Call(prompt, 60, 5 if i == 1 else None) for i, (prompt, _) in enumerate(LINES[:4])]
+    served = serve_calls(make, policies, calls)
     if served.trace.error:
         return f"The server stopped: {served.trace.error}"
-    gone = next(
-        (
-            i
-            for i, request in enumerate(served.trace.requests)
-            if 0 < len(served.trace.generated_tokens(request.id)) < 60
-        ),
-        None,
-    )
-    right = [a.text == oracle(*_asked(a)) for a in served.result if a.call.leaves_after is None]
-    others = "The other three texts are the oracle's." if all(right) else "**Other texts changed.**"
-    if gone is None:
-        return f"The one that left was computed to its end. {others}{served.said}"
-    request = served.trace.requests[gone]
-    num_tokens = len(served.trace.generated_tokens(request.id))
-    return (
-        f"Client 1 left after its fifth event. Its request had given {num_tokens} of 60 tokens "
-        f"when it was let go, with K/V of {len(request.prompt_tokens) + num_tokens - 1} tokens, "
-        f"which the next step could give to others. {others}{served.said}"
-    )
+    rows: list[str] = []
+    for each in sorted(served.result, key=_number):
+        num_tokens = len(served.trace.generated_tokens(_number(each))) if each.times_s else 0
+        left = each.call.leaves_after is not None
+        right = "the oracle's" if each.text == oracle(*_asked(each)) else "**differs**"
+        verdict = "its client left after 5 events" if left else right
+        rows.append(f"| {_number(each)} | {num_tokens} of 60 | {verdict} |")
+    head = "| request | tokens computed | its text |\n|--:|--:|:--|\n"
+    return head + "\n".join(rows) + served.failures
+
+
+def standing(make: MakeEngine, policies: ServerPolicies) -> StandingServer:
+    """A server that runs while the page is open, and stops at once."""
+    return StandingServer(make, policies, ServerSettings(shutdown_s=0))
 
 
 # --- the contest ----------------------------------------------------------------------------------
 
 
 def own_functions(earlier: LoadedPolicies) -> dict[str, Callable[..., Any]]:
-    """The learner's parts that the contest asks."""
+    """The learner's policies that the contest asks."""
     return {
         name: getattr(earlier.policies, name)
         for name in PLAYED
@@ -206,81 +182,53 @@ def own_functions(earlier: LoadedPolicies) -> dict[str, Callable[..., Any]]:
 
 
 def played(earlier: LoadedPolicies, names: Sequence[str] = NAMES) -> list[Round]:
-    """One public seed of each workload: the baselines, and the learner's parts where it has any."""
+    """One public seed of each workload: the baselines, and the learner's policies if any."""
     functions = own_functions(earlier)
     if not functions:
         return [play_round(name, 0, 0, BASELINES) for name in names]
     return [play_mine(name, 0, 0, functions) for name in names]
 
 
-def contest_said(rounds: Sequence[Round], earlier: LoadedPolicies) -> str:
-    """What each entry scored, below the bound, and whose parts played."""
+def contest_table(rounds: Sequence[Round], earlier: LoadedPolicies) -> str:
+    """The score of each entry below the bound, and whose policies played."""
     mine = ", ".join(f"`{name}`" for name in own_functions(earlier))
     who = (
         f"*mine* plays with your {mine}, and the reference for the rest."
         if mine
-        else "No part of yours plays yet. Once one does, there is a row *mine*."
+        else "None of your policies plays yet. Once one does, there is a row *mine*."
     )
-    first, *others = [markdown([each], ["seed 0"]).splitlines() for each in rounds]
-    table = [first[0], first[1]]
-    names = [row.split("|")[1].strip() for row in first[2:]]
-    heads = [lines[0].split("|")[1].strip() for lines in (first, *others)]
-    columns = [[row.split("|")[2].strip() for row in lines[2:]] for lines in (first, *others)]
+    tables = [markdown([each], ["seed 0"]).splitlines() for each in rounds]
+    names = [row.split("|")[1].strip() for row in tables[0][2:]]
+    heads = [lines[0].split("|")[1].strip() for lines in tables]
+    columns = [[row.split("|")[2].strip() for row in lines[2:]] for lines in tables]
     table = [f"| | {' | '.join(heads)} |", "|:--|" + "--:|" * len(heads)]
     table += [
         f"| {name} | {' | '.join(column[i] for column in columns)} |"
         for i, name in enumerate(names)
     ]
-    said = " ".join(sentence([each]) for each in rounds if any(s.problem for _, s in each.scores))
-    return f"{who} {said}\n\n" + "\n".join(table)
+    failed = [each for each in rounds if any(score.problem for _, score in each.scores)]
+    problems = " ".join(sentence([each]) for each in failed)
+    return f"{who} {problems}\n\n" + "\n".join(table)
 
 
-def contest_chart(rounds: Sequence[Round]) -> Any:
-    """Promises kept by each entry, below the bound: as many workloads as a slide has room for."""
-    shown = [each for each in rounds if each.workload in ("documents", "urgent")]
-    return contest_scores(shown, "The contest: promises kept in two of the four")
+def contest_chart(rounds: Sequence[Round]) -> Figure:
+    """SLOs met by each entry, below the bound: as many workloads as a slide has room for."""
+    two = [each for each in rounds if each.workload in ("documents", "urgent")]
+    return contest_scores(two, "The contest: promises kept in two of the four")
 
 
-def card_said(earlier: LoadedPolicies, name: str = "urgent") -> str:
-    """What each part of the learner's brought in one workload."""
+def card_table(earlier: LoadedPolicies, name: str = "urgent") -> str:
+    """What each of the learner's policies brought in one workload."""
     functions = own_functions(earlier)
     if not functions:
         return (
-            "It has a line for each part of yours that plays: pass an exercise of lesson 1 or 2, "
-            "and it stands here."
+            "The report card has a row for each policy of yours that plays: pass an exercise of "
+            "lesson 1 or 2."
         )
     card = card_of(functions, [name], 0)
-    rows = [f"| `{each.part}` | {each.alone:+} | {each.among:+} |" for each in card]
-    head = f"| part | {name}: alone with the reference | among your own |\n|:--|--:|--:|\n"
+    rows = [f"| `{each.policy}` | {each.alone:+} | {each.among:+} |" for each in card]
+    head = f"| policy | {name}: with the reference | among your own |\n|:--|--:|--:|\n"
     return f"{card_sentence(card)}\n\n{head}" + "\n".join(rows)
-
-
-# --- what a stream is made of ---------------------------------------------------------------------
-
-
-def gaps_said(served: Served[list[Answer]]) -> str:
-    """First texts and gaps of a burst, in a sentence."""
-    ok = [each for each in served.result if each.times_s]
-    if not ok:
-        return "None of the clients had any text."
-    firsts = [each.ttft_ms for each in ok]
-    gaps = [
-        1000 * (b - a) for each in ok for a, b in zip(each.times_s, each.times_s[1:], strict=False)
-    ]
-    gap = f"{statistics.median(gaps):.1f} ms" if gaps else "no gap"
-    return (
-        f"First text after {min(firsts):.0f} to {max(firsts):.0f} ms, and then an event every "
-        f"{gap} in the median: measured just now by the clients, on the engine's machine. The "
-        "timeline's times are the engine's own, without the way through the server and back."
-    )
-
-
-def standing(make: MakeEngine, policies: ServerPolicies) -> StandingServer:
-    """A server that stands while the page is open, and does not linger."""
-    return StandingServer(make, policies, ServerSettings(shutdown_s=0))
-
-
-# --- quoted from docs/benchmarks.md, as a test holds ----------------------------------------------
 
 
 # --- the bytes of a stream ------------------------------------------------------------------------
@@ -289,7 +237,7 @@ _BYTES = (b"O ", b"caf", b"\xc3", b"\xa9", b" \xf0\x9f", b"\x98\x80")
 
 
 def _texts_of(events_of: StreamDelta) -> list[str | None]:
-    """What is sent after each token, and at the end; None for what is no list of texts."""
+    """The text sent after each token, and at the end; None for a result that is not a list."""
     texts: list[str | None] = []
     for number in range(1, len(_BYTES) + 2):
         sent = sum(len(text or "") for text in texts)
@@ -299,8 +247,8 @@ def _texts_of(events_of: StreamDelta) -> list[str | None]:
     return texts
 
 
-def bytes_of_a_stream(attempt: Attempt) -> str:
-    """Tokens as bytes, and what the learner's function sends after each."""
+def stream_table(attempt: Attempt) -> str:
+    """Six tokens as bytes, and what the learner's function sends after each."""
     try:
         texts = run(_texts_of, attempt.or_reference(reference.stream_delta))
     except RunError:  # the check has said why
@@ -312,5 +260,5 @@ def bytes_of_a_stream(attempt: Attempt) -> str:
         name = "the end" if token is None else f"`{token.hex(' ')}`"
         rows.append(f"| {name} | {'?' if text is None else shown(text)} | {sent} |")
     whose = "your `stream_delta`" if attempt.started else "the reference (yours is not written yet)"
-    head = "| the newest token, in bytes | is sent | characters sent |\n|:--|:--|--:|\n"
+    head = "| the newest token, in bytes | text sent | characters sent so far |\n|:--|:--|--:|\n"
     return f"A stream of six tokens, by {whose}:\n\n{head}" + "\n".join(rows)

@@ -54,7 +54,7 @@ def write_site(out: Path, *, solutions: bool = False) -> int:
 def _read_lessons(*, solutions: bool) -> list[Page]:
     titles = {each.stem: f"{each.number} · {each.title}" for each in LESSONS}
     found: list[Page] = []
-    for stem, title in {**titles, "glossary": "Words"}.items():
+    for stem, title in {**titles, "glossary": "Glossary"}.items():
         _say(f"Running {title}")
         found.append(Page(stem, title, site_blocks(stem, solutions=solutions)))
     return found

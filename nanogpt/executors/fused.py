@@ -1,7 +1,7 @@
 """The fused executor: decodes and chunks in one left-padded forward, as the interleaving post does.
 
 One model call per step instead of two, and every row as long as the longest chunk: what a decode
-costs here is what the lesson measures. Built from the parts that lesson 3 writes.
+costs here is what the lesson measures. Built from the policies that lesson 3 writes.
 
 Shapes: B rows, T longest new part, S longest past, H heads, D head size.
 """
@@ -50,7 +50,7 @@ class FusedExecutor(CachedExecutor):
 
 
 class FusedAttention(PaddedAttention):
-    """Padded attention under the fused mask, its new K/V split off by the part."""
+    """Padded attention under the fused mask, its new K/V split off by the policy."""
 
     def __init__(self, cache: KVStore, rows: Sequence[Row], policies: Policies) -> None:
         self.query_lens = [len(row.input_ids) for row in rows]

@@ -19,70 +19,63 @@ PREEMPTION_GAP = 3
 Key = tuple[float, ...]
 Entry = tuple[Key, int, int]
 """(key, request id, generation): an entry of the heap."""
-Event = tuple[str, int, Key] | tuple[str, int] | tuple[str]
-"""("push", id, key), ("remove", id) or ("pop",)."""
+Newest = dict[int, int]
+"""Each request's newest generation. An entry with another generation is stale."""
 
 
-def apply_in_place(entries: list[Entry], generations: dict[int, int], event: Event) -> int | None:
-    """Apply one event to a heap with lazy deletion; return the popped id, None of an empty heap.
+def push(heap: list[Entry], newest: Newest, request_id: int, key: Key) -> None:
+    """Push a request, or give it another key; its older entries become stale."""
+    newest[request_id] = newest.get(request_id, 0) + 1
+    heapq.heappush(heap, (key, request_id, newest[request_id]))
 
-    An entry is live while its generation is the request's latest. Every push, removal and pop of a
-    request increments its generation; generations never fall and are never forgotten, so a stale
-    entry cannot become live again. Stale entries stay until a pop meets them.
 
-    Raises: ValueError for another event.
+def remove(newest: Newest, request_id: int) -> None:
+    """Make all entries of a request stale; they stay in the heap.
+
+    A generation is never forgotten and never goes down, so a stale entry cannot become live again.
     """
-    match event:
-        case ("push", request_id, key):
-            generations[request_id] = generations.get(request_id, 0) + 1
-            heapq.heappush(entries, (key, request_id, generations[request_id]))
-        case ("remove", request_id):
-            generations[request_id] = generations.get(request_id, 0) + 1
-        case ("pop",):
-            while entries:
-                _, request_id, generation = heapq.heappop(entries)
-                if generations[request_id] == generation:
-                    generations[request_id] += 1
-                    return request_id
-        case _:
-            raise ValueError(f"there is no event {event!r}; choose from push, remove, pop")
+    newest[request_id] = newest.get(request_id, 0) + 1
+
+
+def pop_in_place(heap: list[Entry], newest: Mapping[int, int]) -> int | None:
+    """Pop entries up to and including the first live one; return its request's id, or None."""
+    while heap:
+        _, request_id, generation = heapq.heappop(heap)
+        if generation == newest.get(request_id):
+            return request_id
     return None
 
 
-def apply_event(
-    heap: Sequence[Entry], generations: Mapping[int, int], event: Event
-) -> tuple[list[Entry], dict[int, int], int | None]:
-    """Apply one event to copies: the new heap, the new generations, the popped id.
-
-    Raises: ValueError for another event.
-    """
-    entries, latest = list(heap), dict(generations)
-    popped = apply_in_place(entries, latest, event)
-    return entries, latest, popped
+def pop_live(heap: Sequence[Entry], newest: Mapping[int, int]) -> tuple[int | None, list[Entry]]:
+    """Return (request id or None, heap): the first live request, and the heap after its pop."""
+    rest = list(heap)
+    return pop_in_place(rest, newest), rest
 
 
 def boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int:
     """The request's priority at the moment `now`: two levels higher when it is about to be late.
 
-    About to be late is a slack of at most 50 ms, and not below 0: what cannot be saved gains
-    nothing. `priority` is the request's own, never the outcome of an earlier call. At least 0.
+    A request is about to be late if its slack is at most 50 ms and not below 0: a boost cannot help
+    a request that misses its deadline in any case. `priority` is the request's own, without earlier
+    boosts. The result is at least 0.
     """
     slack = deadline - now - remaining
     return max(0, priority - URGENCY_LEVELS) if 0 <= slack <= URGENT_US else priority
 
 
 def bump_source(priority: int, now: int, deadline: int) -> int:
-    """The source's urgency: it forgets the work, goes on after the deadline, and is called with
-    its own outcome at every tick.
+    """The source's urgency, which ignores the remaining work and continues after the deadline.
+
+    It is called at every tick with its own last result, so the boosts add up.
     """
     return max(0, priority - URGENCY_LEVELS) if deadline - now <= URGENT_US else priority
 
 
 def queue_key(request: WaitingView, priority: int, ageing_us: int | None) -> Key:
-    """The rank among the waiting, smallest first: priority, then deadline, then arrival.
+    """The key of a waiting request, smallest first: priority, then deadline, then arrival.
 
-    With `ageing_us`, that much waiting makes up for one level. All ages grow alike, so that the
-    order is that of arrival + ageing_us * priority, which never changes in a heap.
+    With `ageing_us`, that much waiting makes up for one level. All requests age at one rate, so
+    the key is arrival + ageing_us * priority, which stays right while the request waits.
     """
     if ageing_us is None:
         return (priority, request.deadline_us, request.arrival_us)
@@ -90,10 +83,10 @@ def queue_key(request: WaitingView, priority: int, ageing_us: int | None) -> Key
 
 
 def route(workers: Sequence[WorkerView], hits: Mapping[int, int]) -> int:
-    """The worker that gets to the end of this request's prefill with the least computing.
+    """The id of the worker that finishes this request's prefill first.
 
-    That is the smallest backlog minus hit, in tokens; among equals the one with fewer running
-    requests, then the lower id. `workers` all have room; `hits` leaves out those without a hit.
+    It has the smallest backlog minus hit, in tokens. Ties go to the worker with fewer running
+    requests, then to the lower id. All `workers` have room; `hits` omits workers without a hit.
     """
     return min(
         workers,

@@ -49,7 +49,7 @@ class Dispatcher:
         self.is_queued = policies.decide is None
         one_each = config.routing == "round_robin" and self.is_queued
         self._groups: list[Workers] = [[each] for each in workers] if one_each else [workers]
-        self.queues = [WaitingQueue(policies.apply_event) for _ in self._groups]
+        self.queues = [WaitingQueue(policies.pop_live) for _ in self._groups]
         self._workers = workers
         self._config = config
         self._policies = policies

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import nanogpt.fleet.decisions as policy
-from nanogpt.fleet.decisions import Entry, Event
+from nanogpt.fleet.decisions import Entry
 from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
 from nanogpt.validate import PolicyError, refused, validated
 
-ApplyEvent = Callable[
-    [Sequence[Entry], Mapping[int, int], Event], tuple[list[Entry], dict[int, int], int | None]
-]
-"""(heap, generations, event) -> the new heap, the new generations, the popped request or None."""
+PopLive = Callable[[list[Entry], dict[int, int]], tuple[int | None, list[Entry]]]
+"""(heap, newest generations) -> the first live request or None, and the heap after its pop."""
 BoostedPriority = Callable[[int, int, int, int], int]
 """(priority, now, deadline, remaining) -> priority; times in microseconds."""
 Route = Callable[[Sequence[WorkerView], Mapping[int, int]], int]
@@ -28,12 +26,12 @@ Decide = Callable[[FleetSnapshot], tuple[int, int] | None]
 class FleetPolicies:
     """The fleet's policy as functions; each defaults to the reference.
 
-    `boosted_priority` is asked with urgency "savable", `route` with routing "backlog",
-    `apply_event` wherever there is one queue. `decide` takes the place of order, urgency, routing
-    and preemption: it is asked again and again in every dispatch round until it answers None.
+    `pop_live` pops from every queue. `boosted_priority` is called with urgency "savable", `route`
+    with routing "backlog". `decide` replaces order, urgency, routing and preemption: every dispatch
+    round calls it until it returns None.
     """
 
-    apply_event: ApplyEvent = policy.apply_event
+    pop_live: PopLive = policy.pop_live
     boosted_priority: BoostedPriority = policy.boosted_priority
     route: Route = policy.route
     decide: Decide | None = None
@@ -47,15 +45,15 @@ def validated_fleet_policies(policies: FleetPolicies) -> FleetPolicies:
     return validated(policies, _ANSWERS)
 
 
-def _apply_event(answer: Any, heap: Any, generations: Any, event: Event) -> Any:
+def _popped(answer: Any, heap: Any, newest: Any) -> Any:
     match answer:
-        case (list() as entries, dict() as latest, popped) if (
-            popped is None or type(popped) is int
-        ) and all(isinstance(entry, list | tuple) and len(entry) == 3 for entry in entries):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            return entries, latest, popped  # pyright: ignore[reportUnknownVariableType]
+        case (popped, list() as entries) if (popped is None or type(popped) is int) and all(
+            isinstance(entry, list | tuple) and len(entry) == 3  # pyright: ignore[reportUnknownArgumentType]
+            for entry in entries  # pyright: ignore[reportUnknownVariableType]
+        ):
+            return popped, entries  # pyright: ignore[reportUnknownVariableType]
         case _:
-            wanted = "(a list of (key, id, generation), a dict of generations, an id or None)"
-            raise refused(f"apply_event for {event!r}", answer, wanted)
+            raise refused("pop_live", answer, "(an id or None, a list of (key, id, generation))")
 
 
 def _boosted_priority(value: Any, *args: int) -> int:
@@ -101,7 +99,7 @@ def _decided(answer: Any, snapshot: FleetSnapshot) -> tuple[int, int] | None:
 
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
-    "apply_event": _apply_event,
+    "pop_live": _popped,
     "boosted_priority": _boosted_priority,
     "route": routed,
     "decide": _decided,

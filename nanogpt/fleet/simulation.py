@@ -46,7 +46,6 @@ class Simulation:
         policies: FleetPolicies = REFERENCE,
         *,
         trace: bool = False,
-        make_dispatcher: type[Dispatcher] = Dispatcher,
     ) -> None:
         self.config = config
         self.workload = workload
@@ -64,7 +63,7 @@ class Simulation:
             SimulatedWorker(number, config, workload.seed, self.meter, self._tracer)
             for number in range(config.num_workers)
         ]
-        self.dispatcher = make_dispatcher(
+        self.dispatcher = Dispatcher(
             config, self._policies, self.workers, self._tracer, self._started, self._enqueue
         )
         num_queues = len(self.dispatcher.queues)

@@ -5,9 +5,9 @@ Nothing is polled: a priority can change only at known moments, and only those a
 
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.costs import decode_us, prefill_us
-from nanogpt.fleet.decisions import URGENT_US, Entry, Event, Key
+from nanogpt.fleet.decisions import URGENT_US, Entry, Key
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_policies import ApplyEvent, FleetPolicies
+from nanogpt.fleet.fleet_policies import FleetPolicies, PopLive
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.validate import PolicyError
 
@@ -16,41 +16,40 @@ TICK_US = 1000
 
 
 class WaitingQueue:
-    """Request ids by rank, the smallest key first, each at most once. Mutable.
+    """A priority queue of request ids with lazy deletion: the smallest key first. Mutable.
 
-    The reference `apply_event` works in place, another one on copies.
+    The reference `pop_live` works in place, because copying the heap at every pop is slow.
     """
 
-    def __init__(self, apply_event: ApplyEvent) -> None:
-        self._apply_event = apply_event
+    def __init__(self, pop_live: PopLive) -> None:
+        self._pop_live = pop_live
         self._heap: list[Entry] = []
-        self._generations: dict[int, int] = {}
+        self._newest: dict[int, int] = {}
         self._ids: set[int] = set()
 
     def push(self, request_id: int, key: Key) -> None:
-        """Add a request, or change its rank."""
-        self._apply(("push", request_id, key))
+        """Add a request, or change its key."""
+        policy.push(self._heap, self._newest, request_id, key)
         self._ids.add(request_id)
 
     def pop(self) -> int | None:
         """Remove and return the first request. Raises: PolicyError for one that is not waiting."""
-        popped = self._apply(("pop",))
+        popped = self._pop()
         if popped is None and self._ids:
-            raise PolicyError(f"apply_event popped nothing although {len(self)} requests wait")
+            raise PolicyError(f"pop_live popped nothing although {len(self)} requests wait")
         if popped is not None:
             if popped not in self._ids:
-                raise PolicyError(f"apply_event popped request {popped}, which is not waiting")
+                raise PolicyError(f"pop_live popped request {popped}, which is not waiting")
             self._ids.remove(popped)
         return popped
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def _apply(self, event: Event) -> int | None:
-        if self._apply_event is policy.apply_event:
-            return policy.apply_in_place(self._heap, self._generations, event)
-        answer = self._apply_event(self._heap, self._generations, event)
-        self._heap, self._generations, popped = answer
+    def _pop(self) -> int | None:
+        if self._pop_live is policy.pop_live:
+            return policy.pop_in_place(self._heap, self._newest)
+        popped, self._heap = self._pop_live(self._heap, self._newest)
         return popped
 
 

@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 
 from nanogpt.policy_views import CachedBlock
 
-Copy = tuple[int, int]
-"""(from, to): the block whose K/V is to be copied, and the block that gets it."""
-
 
 def num_lacking(num_blocks: int, num_tokens: int, size: int) -> int:
     """How many blocks of `size` tokens a table of `num_blocks` lacks to hold `num_tokens`."""
@@ -67,19 +64,6 @@ def longest_match(
             break
         blocks.append(cached[block_hash])
     return blocks, len(blocks) * size
-
-
-def copy_on_write(
-    table: Sequence[int], ref_counts: Sequence[int], index: int, free_blocks: Sequence[int]
-) -> tuple[list[int], Copy | None]:
-    """The table to write block number `index` of, and what has to be copied for it.
-
-    A block that other tables name is theirs too: the request gets the first free block instead.
-    """
-    block = table[index]
-    if ref_counts[block] == 1:
-        return list(table), None
-    return [*table[:index], free_blocks[0], *table[index + 1 :]], (block, free_blocks[0])
 
 
 def evict_order(blocks: Sequence[CachedBlock]) -> list[int]:

@@ -64,7 +64,7 @@ def new_mask(num_scheduled_tokens: Sequence[int]) -> Tensor:
 def full_mask(context_lens: Sequence[int], num_scheduled_tokens: Sequence[int]) -> Tensor:
     """Which keys each query sees in a fused forward: all of its own past, the new by `new_mask`.
 
-    Shapes: -> (B, T, S + T) bool, S = max(past_lens) columns of past first.
+    Shapes: -> (B, T, S + T) bool, S = max(context_lens) columns of past first.
     """
     longest_past, longest_new = max(context_lens), max(num_scheduled_tokens)
     first_held = longest_past - torch.tensor(context_lens)  # (B,)
@@ -78,7 +78,7 @@ def split_kv(
 ) -> list[Tensor]:
     """Each row's own keys (or values) out of a padded tensor: its past, then its new ones.
 
-    Shapes: k (B, S + T, D) -> B tensors (past_lens[i] + num_new[i], D).
+    Shapes: k (B, S + T, D) -> B tensors (context_lens[i] + num_scheduled_tokens[i], D).
     """
     longest_past, total = max(context_lens), max(context_lens) + max(num_scheduled_tokens)
     return [

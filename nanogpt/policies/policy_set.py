@@ -42,7 +42,6 @@ class Policies:
     free_table: Callable[..., list[int]] = blocks.free_table
     block_hashes: Callable[..., list[str]] = blocks.block_hashes
     longest_match: Callable[..., tuple[list[int], int]] = blocks.longest_match
-    copy_on_write: Callable[..., tuple[list[int], blocks.Copy | None]] = blocks.copy_on_write
     evict_order: Callable[..., list[int]] = blocks.evict_order
 
     def __post_init__(self) -> None:

@@ -262,22 +262,6 @@ def _matched(answer: Any, hashes: Any, cached: Mapping[str, int], known: int, si
     return blocks, found
 
 
-def _copied_on_write(answer: Any, table: Ints, counts: Ints, index: int, free: Ints) -> Any:
-    own, copy = (*items(answer), None)[:2]
-    own, copy, old = wholes(own) or [], copy and wholes(copy), [*table]
-    if [*own[:index], old[index], *own[index + 1 :]] != old:
-        wanted = f"(table, copy) and the table {show(old)} but for its block number {index}"
-        raise refused("copy_on_write", answer, wanted)
-    if own != old and own[index] not in free:
-        raise refused("copy_on_write", answer, f"a table with one of the free blocks {show(free)}")
-    moves = [None, *([block, own[index]] for block in old if own != old)]
-    if copy not in moves:
-        raise refused(
-            "copy_on_write", answer, "None or a copy of an own block to the table's new one"
-        )
-    return own, copy and tuple(copy)
-
-
 def _ordered(answer: Any, blocks: Sequence[Any]) -> list[int]:
     free = [block.id for block in blocks if not block.count]
     order = different(answer, free)
@@ -294,6 +278,6 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "choose_victim": _victim, "requeue": _resumed, "prepare_inputs": _rows, "full_mask": _full_mask,
     "split_kv": _split, "pack": _packed, "evict": _evicted, "kv_usage": _usage,
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
-    "longest_match": _matched, "copy_on_write": _copied_on_write, "evict_order": _ordered,
+    "longest_match": _matched, "evict_order": _ordered,
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""

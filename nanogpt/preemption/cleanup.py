@@ -15,11 +15,11 @@ Way: TypeAlias = Literal["stay_suspended", "resume", "abort"]
 
 
 def rollback_step(
-    state: SchedulerState, aborted: Sequence[int], waiter: int | None
+    state: SchedulerState, aborted: Sequence[int], candidate: int | None
 ) -> SchedulerState:
     """Undo an aborted pass: its prefills lose their K/V and wait again, in front and in order.
 
-    `waiter` is the request that the pass was aborted for, None if it is unknown or gone.
+    `candidate` is the request that the pass was aborted for, None if it is unknown or gone.
     """
     back = tuple(request_id for request_id in state.running if request_id in aborted)
     return SchedulerState(
@@ -27,7 +27,7 @@ def rollback_step(
         running=tuple(request_id for request_id in state.running if request_id not in aborted),
         kv=state.kv.difference(aborted),
         previous_step=state.previous_step.difference(aborted),
-        admit_next=waiter if waiter in state.waiting else None,
+        admit_next=candidate if candidate in state.waiting else None,
     )
 
 

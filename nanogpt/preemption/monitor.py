@@ -46,10 +46,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Preempt pass `step`, and let request `waiter` start next."""
+    """Preempt pass `step`, and start request `candidate` next."""
 
     step: int
-    waiter: int
+    candidate: int
 
 
 Gate = Callable[[Snapshot], Target | None]
@@ -240,7 +240,7 @@ def slo_gate(
 
     def gate(snapshot: Snapshot) -> Target | None:
         now, elapsed_us = snapshot.now_us, snapshot.now_us - snapshot.started_us
-        waiting = by_urgency(policy.view(waiter, now, a, c) for waiter in snapshot.waiting)
+        waiting = by_urgency(policy.view(request, now, a, c) for request in snapshot.waiting)
         if not waiting or any(map(immune, snapshot.running)):
             return None
         running = [

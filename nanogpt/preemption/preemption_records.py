@@ -8,7 +8,7 @@ from nanogpt.trace import StepRecord, WaitRecord
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRecord:
-    """One pass that all ranks left, for the request `waiter` (None if unknown).
+    """One pass that all ranks left, for the request `candidate` (None if unknown).
 
     `victims` had their prefill in it; `checks` are the attention ops that each rank reached. Times
     are nanoseconds of the monotonic clock: when the pass began, the target was written, and the
@@ -19,7 +19,7 @@ class PreemptionRecord:
     pass_number: int
     layer: int
     num_layers: int
-    waiter: int | None
+    candidate: int | None
     victims: tuple[int, ...]
     begun_ns: int
     written_ns: int | None
@@ -45,7 +45,7 @@ def aborted_step(
     kv_after: int,
 ) -> StepRecord:
     """The record of a step whose pass was aborted: no work, and its prefills wait again."""
-    for_whom = "" if record.waiter is None else f", for request {record.waiter}"
+    for_whom = "" if record.candidate is None else f", for request {record.candidate}"
     reason = f"its pass was aborted at layer {record.layer}{for_whom}"
     return StepRecord(
         step=record.step,

@@ -4,11 +4,11 @@
                                      v
     step: schedule ──> snapshot ──> monitor ──> target ──> ranks vote, leave, reply
               ^                                                      │
-              └── the chosen waiter goes next <── roll back, or suspend and resume
+              └── the candidate goes next <── roll back, or suspend and resume
 
 The loop is the engine's own. What is added: requests come in through an inbox, with the time that
 they were promised; the executor's pass may be left; an aborted step is rolled back and recorded as
-a step without work; a suspended pass sleeps inside its step, while the waiter's steps run.
+a step without work; a suspended pass sleeps inside its step, while the candidate's steps run.
 """
 
 import time
@@ -191,7 +191,7 @@ class PreemptiveEngine(Engine):
         return record
 
     def run_pass(self, rows: Sequence[Row], pass_rows: Sequence[PassRow]) -> Complete:
-        """Run one pass to its end; while it is suspended, the waiter's steps run inside.
+        """Run one pass to its end; while it is suspended, the candidate's steps run inside.
 
         Raises: Preempted when the pass was aborted.
         """
@@ -224,22 +224,22 @@ class PreemptiveEngine(Engine):
         return True
 
     def _resumes(self, record: PreemptionRecord, rows: Sequence[Row]) -> bool:
-        """Run the waiter's steps, until it has its first token; then, whether the pass goes on.
+        """Run the candidate's steps, until it has its first token; then, whether the pass goes on.
 
         Once a step has run, the pass goes on: an abort would take back that step too. A later step
         that fails is tried again after the pass.
         """
-        since_us, waiter, num_steps = now_us(), record.waiter, 0
+        since_us, candidate, num_steps = now_us(), record.candidate, 0
         pass_us = (since_us - record.begun_ns // 1000) * record.num_layers // max(record.layer, 1)
         self.scheduler.suspended = [self.requests[row.request_id] for row in rows]
-        self.scheduler.admit_next = waiter
+        self.scheduler.admit_next = candidate
         try:
             self._take_arrivals()
             while True:
                 way = resume_or_abort(
                     now_us() - since_us,
                     pass_us,
-                    urgent_waits=self._awaits_token(waiter),
+                    urgent_waits=self._awaits_token(candidate),
                     memory_is_short=not self.scheduler.has_room(),
                 )
                 if way != "stay_suspended":
@@ -260,7 +260,7 @@ class PreemptiveEngine(Engine):
     def _roll_back(self, record: PreemptionRecord, start_us: int) -> StepRecord:
         """Undo an aborted pass, and record a step without work."""
         self._take_arrivals()
-        self.scheduler.roll_back(self.preemption.rollback_step, record.victims, record.waiter)
+        self.scheduler.roll_back(self.preemption.rollback_step, record.victims, record.candidate)
         self._note(record)
         aborted = aborted_step(
             self.preemptions[-1], start_us, self.clock.now_us(), self.config.token_budget,
@@ -283,7 +283,7 @@ class PreemptiveEngine(Engine):
             pass_number=left.step,
             layer=left.layer,
             num_layers=self.model.config.num_layers,
-            waiter=decision and decision.target.waiter,
+            candidate=decision and decision.target.candidate,
             victims=tuple(row.request_id for row in rows if not row.is_decode),
             begun_ns=begun_ns,
             written_ns=decision and decision.written_ns,

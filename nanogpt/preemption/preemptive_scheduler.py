@@ -70,7 +70,7 @@ class PreemptiveScheduler(Scheduler):
         return chosen.status != "waiting" or self.select_admissible()[1] is None
 
     def roll_back(
-        self, rollback_step: RollbackStep, aborted: Sequence[int], waiter: int | None
+        self, rollback_step: RollbackStep, aborted: Sequence[int], candidate: int | None
     ) -> None:
         """Undo an aborted pass: make the state what `rollback_step` returns."""
         cache = self.kv.cache
@@ -81,7 +81,7 @@ class PreemptiveScheduler(Scheduler):
             previous_step=self.previous_step,
             admit_next=self.admit_next,
         )
-        after = rollback_step(before, aborted, waiter)
+        after = rollback_step(before, aborted, candidate)
         for request_id in before.running:
             if request_id not in after.running:
                 self.preempt(self.requeue(self.requests[request_id], "its pass was aborted"))

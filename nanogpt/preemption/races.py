@@ -71,10 +71,10 @@ def believe_target(replies: Sequence[Reply], step: int, target: int) -> Outcome:
 
 
 def keep_previous_step(
-    state: SchedulerState, aborted: Sequence[int], waiter: int | None
+    state: SchedulerState, aborted: Sequence[int], candidate: int | None
 ) -> SchedulerState:
     """Undo everything but the note of who was scheduled."""
-    return replace(rollback_step(state, aborted, waiter), previous_step=state.previous_step)
+    return replace(rollback_step(state, aborted, candidate), previous_step=state.previous_step)
 
 
 def only_the_snapshot(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:

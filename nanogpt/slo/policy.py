@@ -26,7 +26,7 @@ SLEEP_BOUND = 3.0
 
 BATCH_BOUND_TOKENS = 2048
 BATCH_GUARD = 0.1
-"""The share of its SLO that the head of a batch keeps as slack."""
+"""The share of its SLO that a batch's candidate keeps as slack."""
 
 
 def predict(tokens: int, a: float, c: float) -> int:
@@ -117,25 +117,25 @@ def slept_enough(suspended_us: int, pass_us: int, bound: float = SLEEP_BOUND) ->
 
 
 def slo_batch(
-    head: SloView,
-    waiters: Sequence[SloView],
+    candidate: SloView,
+    waiting: Sequence[SloView],
     a: float,
     c: float,
     max_batch_tokens: int = BATCH_BOUND_TOKENS,
     slack_reserve: float = BATCH_GUARD,
 ) -> list[int]:
-    """The ids of a batch that `head` can share without missing its deadline, `head` first.
+    """The ids of a batch in which `candidate` still meets its deadline, the candidate's first.
 
-    `waiters` come most urgent first. The batch stops growing before the first of them that would
-    push it above `max_batch_tokens`, or leave the head less slack than `slack_reserve` times its
-    SLO; a head that is longer than that, or short of time, runs by itself.
+    `waiting` are the other waiting requests, most urgent first. The batch ends before the first of
+    them that would push it above `max_batch_tokens`, or leave the candidate less slack than
+    `slack_reserve` times its SLO. A candidate that breaks a limit itself runs by itself.
     """
-    ids = [head.id]
-    tokens = head.tokens
-    for waiter in waiters:
-        tokens += waiter.tokens
-        spare_us = head.time_to_deadline_us - predict(tokens, a, c)
-        if tokens > max_batch_tokens or spare_us < slack_reserve * head.slo_us:
+    ids = [candidate.id]
+    tokens = candidate.tokens
+    for request in waiting:
+        tokens += request.tokens
+        spare_us = candidate.time_to_deadline_us - predict(tokens, a, c)
+        if tokens > max_batch_tokens or spare_us < slack_reserve * candidate.slo_us:
             break
-        ids.append(waiter.id)
+        ids.append(request.id)
     return ids

@@ -185,7 +185,7 @@ class _Simulation:
             chosen, last_layer, ending = None, self.cost.num_layers, "finished"
         else:
             self.now_us = decision.left_us
-            chosen, last_layer = decision.waiter.id, decision.layer
+            chosen, last_layer = decision.candidate.id, decision.layer
             ending = self.set_aside(running, self.now_us - start_us)
         layers = (first_layer, last_layer)
         self.passes.append(
@@ -216,11 +216,11 @@ class _Simulation:
         return suspended
 
     def batch(self, views: Sequence[SloView]) -> list[int]:
-        """The requests that share a pass, the head of the queue first."""
+        """The requests that share a pass, the candidate first."""
         rest = (views[0], views[1:], self.cost.a_us, self.cost.c_us)
         if self.variant.batching == "slo":
             return self.policies.slo_batch(*rest, BATCH_BOUND_TOKENS, BATCH_GUARD)
-        return slo_batch(*rest, TOKEN_BUDGET, -math.inf)  # whatever becomes of the head's slack
+        return slo_batch(*rest, TOKEN_BUDGET, -math.inf)  # whatever slack the candidate keeps
 
     def set_aside(self, running: _Pass, executed_us: int) -> Ending:
         """Abort a preempted pass and queue its requests again, or suspend it."""
@@ -251,9 +251,9 @@ class _Simulation:
             if self.variant.sees_arrivals:
                 for each in self.take_arrivals(now_us):
                     latest_start_us[each] = now_us + self.view(each, now_us).slack_us
-            waiter = self.most_urgent(latest_start_us, now_us)
-            if waiter is not None and not self.overslept(now_us):
-                decision = self.look(running, waiter, start_us, now_us)
+            candidate = self.most_urgent(latest_start_us, now_us)
+            if candidate is not None and not self.overslept(now_us):
+                decision = self.look(running, candidate, start_us, now_us)
                 if decision is not None:
                     return decision
         return None
@@ -279,14 +279,16 @@ class _Simulation:
         views = [self.view(each, now_us, self.suspended_pass(each)) for each in candidates]
         return by_urgency(views)[0] if views else None
 
-    def look(self, running: _Pass, waiter: SloView, start_us: int, now_us: int) -> Decision | None:
+    def look(
+        self, running: _Pass, candidate: SloView, start_us: int, now_us: int
+    ) -> Decision | None:
         """The policy's answer right now, and the layer at which the pass would be left."""
         executed_us = running.executed_us + now_us - start_us
         work = None
         if self.variant.counts_progress:
             work = dataclasses.replace(running, executed_us=executed_us)
         runners = by_urgency(self.view(each, now_us, work) for each in running.ids)
-        victim = self.policies.select_victim(waiter, runners, MARGIN, self.variant.mode)
+        victim = self.policies.select_victim(candidate, runners, MARGIN, self.variant.mode)
         if victim is None:
             return None
         layer, until_us = running.next_vote(executed_us)
@@ -295,7 +297,7 @@ class _Simulation:
             left_us=now_us + until_us,
             layer=layer,
             refused=refuses_preemption(layer, self.cost.num_layers),
-            waiter=waiter,
+            candidate=candidate,
             runners=tuple(runners),
             victim=victim,
             others=tuple(each for each in running.ids if each != victim),

@@ -20,7 +20,7 @@ EdfScore = Callable[[int, int], float]
 SelectVictim = Callable[[SloView, Sequence[SloView], float, Mode], int | None]
 """(candidate, running, margin, mode) -> the id of a running request to preempt, or None."""
 SloBatch = Callable[[SloView, Sequence[SloView], float, float, int, float], list[int]]
-"""(head, waiters, a, c, max_batch_tokens, slack_reserve) -> the ids of one batch, head first."""
+"""(candidate, waiting, a, c, max_batch_tokens, slack_reserve) -> a batch's ids, candidate first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,14 @@ def _select_victim(victim: Any, candidate: SloView, running: Sequence[SloView], 
     return victim
 
 
-def _batch(batch: Any, head: SloView, waiters: Sequence[SloView], *_: Any) -> list[int]:
-    known = [head.id, *(waiter.id for waiter in waiters)]
+def _batch(batch: Any, candidate: SloView, waiting: Sequence[SloView], *_: Any) -> list[int]:
+    known = [candidate.id, *(request.id for request in waiting)]
     ids: list[Any] = [*batch] if isinstance(batch, list | tuple) else [None]  # pyright: ignore[reportUnknownVariableType]
     if any(type(each) is not int or each not in known for each in ids):
         raise refused("slo_batch", batch, f"a list of ids out of {sorted(known)}")
-    if ids[:1] != [head.id] or len({*ids}) < len(ids):
-        raise refused("slo_batch", batch, f"different ids, and begin with the head {head.id}")
+    if ids[:1] != [candidate.id] or len({*ids}) < len(ids):
+        wanted = f"different ids, and begin with the candidate {candidate.id}"
+        raise refused("slo_batch", batch, wanted)
     return ids
 
 

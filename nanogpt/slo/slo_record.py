@@ -22,8 +22,8 @@ class Variant:
 
     `sees_arrivals`: the monitor also sees requests that arrive during a pass. `counts_progress`:
     the slack of a running request is that of its remaining work. `batching`: all that fit the
-    token budget, or only as many as the head can afford. `preemption`: never, abort the pass, or
-    suspend it and resume it later.
+    token budget, or only as many as the candidate can afford. `preemption`: never, abort the pass,
+    or suspend it and resume it later.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Decision:
     left_us: int
     layer: int
     refused: bool
-    waiter: SloView
+    candidate: SloView
     runners: tuple[SloView, ...]
     victim: int
     others: tuple[int, ...]

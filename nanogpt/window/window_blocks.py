@@ -54,9 +54,6 @@ class WindowBlockKVCache(WindowStore, KVCache):
         gone = [block for index, block in zip(before, table, strict=True) if index not in after]
         self._drop(gone)
         table[:] = [block for block in table if block not in gone]
-        if start % self.size and start // self.size in after:
-            self._make_writable(request_id, after.index(start // self.size))
-            table = self._table_of[request_id]
         table += self.pool.take(table, len(after) * self.size, self.size)
         self._length_of[request_id] = end
         new = [p for p in range(start, end) if p // self.size in after]
@@ -87,7 +84,7 @@ class WindowBlockKVCache(WindowStore, KVCache):
         return sum(map(self.length, self._table_of))
 
     def check(self) -> None:
-        """Assert that the books agree, and that between two steps nothing lies beside the pool."""
+        """Assert that the state is consistent, and that no K/V is uncommitted between two steps."""
         super().check()
         assert not self._written
 

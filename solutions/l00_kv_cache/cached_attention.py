@@ -132,8 +132,9 @@ OUTPUTS = (
     Misconception(
         "first_only",
         "Attention in a decoder is causal, so is_causal must be set.",
-        "This output is the value of the oldest token: is_causal takes the only query for the "
-        "first token. The new token is the last one, and attends to the whole text.",
+        "This output is the value of the oldest token: is_causal treats the only query as the "
+        "first token, which may attend only to itself. The new token is the last one, and attends "
+        "to the whole text.",
         attending(
             lambda q, k, v: F.scaled_dot_product_attention(
                 q[None], k[None], v[None], is_causal=True
@@ -221,8 +222,8 @@ EXERCISE = Exercise(
         rules=(
             "One head, one new token: `q`, `k` and `v`, each `(1, D)`, are its query, key and "
             "value.",
-            "`k_cache` and `v_cache`, each `(S, D)`, hold the tokens before it, oldest first. For "
-            "the very first token S is 0.",
+            "`k_cache` and `v_cache`, each `(S, D)`, hold the keys and values of the tokens before "
+            "it, oldest first. For the very first token S is 0.",
             "Returns `(out, k_all, v_all)`. `out` `(1, D)` is the new token's attention, "
             "softmax(q · kᵀ / sqrt(D)) · v. `k_all` and `v_all`, each `(S + 1, D)`, are the caches "
             "for the next step, oldest first.",

@@ -100,7 +100,7 @@ def is_formed(value: Any) -> bool:
 MISCONCEPTIONS = (
     Misconception(
         "not_three",
-        "6.7 requests fit.",
+        "A batch may be 6.7 requests.",
         "Return two ints and a finite number: `return kv_tokens, batch_size, tokens_per_s`. A part "
         "of a request cannot run, so round down.",
         matches=lambda value: not is_formed(value),
@@ -111,8 +111,8 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_weights",
-        "GPU memory is there for the K/V.",
-        "The weights stay in GPU memory all the time: only what they leave free holds K/V.",
+        "All GPU memory holds K/V.",
+        "The weights stay in GPU memory all the time, so K/V has only the remaining memory.",
         lambda *args: served(longer, (args[0] + args[1], *args[1:])),
     ),
     Misconception(
@@ -138,8 +138,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_arithmetic",
         "Decodes are memory-bound.",
-        "Decodes are memory-bound up to the knee. In a large batch the arithmetic takes longer "
-        "than the reading, and then it sets the time of a step.",
+        "Decodes are memory-bound only while reading takes longer. Here the arithmetic of the "
+        "batch takes longer than reading the weights and the K/V, so it sets the time of the step.",
         lambda *args: served(lambda weights, kv, arithmetic: weights + kv, args),
     ),
     Misconception(
@@ -237,8 +237,8 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Two things limit the batch: memory, and the time that a step may take. Work out each one "
-        "for itself. Which of the two is smaller?",
+        "Work out the batch that memory allows, and the batch that the ITL limit allows. Which of "
+        "the two is smaller?",
         "A step with b requests reads the weights and b times the K/V of one request. How long "
         "does that take, and how long does the arithmetic of b tokens take?",
         "Start with a batch of 0 and add requests one by one, as long as the next one fits into "

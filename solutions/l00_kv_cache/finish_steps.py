@@ -162,7 +162,7 @@ def any_batches(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     finish_steps,
     MISCONCEPTIONS,
-    "A request starts when its slot is free, and is done as many steps later as it has tokens.",
+    "A request starts when it gets a slot, and is done `lengths[i]` steps later.",
     evidence=[
         ([3, 1, 4, 1, 5, 9, 2, 6], 3, True),
         ([3, 1, 4, 1, 5, 9, 2, 6], 3, False),
@@ -181,8 +181,8 @@ EXERCISE = Exercise(
     task=Task(
         signature="finish_steps(lengths: list[int], slots: int, continuous: bool) -> list[int]",
         rules=(
-            "Request i generates `lengths[i]` tokens (at least 1), one in every step in which it "
-            "has one of the `slots` slots.",
+            "There are `slots` slots. Request i generates `lengths[i]` tokens (at least 1), one in "
+            "each step in which it has a slot.",
             "All requests wait from the beginning and start in the order of the list.",
             "Static batching (`continuous` is False): `slots` requests start together. The next "
             "ones start when all of them are done.",
@@ -203,7 +203,8 @@ EXERCISE = Exercise(
         "Keep one number per slot: the step after which it is free. How does a request that takes "
         "the slot change that number?",
         "In continuous batching a request takes the slot with the smallest number. Static batching "
-        "does the same, but before a batch begins, all numbers become equal. To which one?",
+        "does the same, but before a batch begins, all numbers become equal. Equal to "
+        "which of them?",
     ),
     right=(finish_steps, with_a_heap, by_simulation),
     misconceptions=MISCONCEPTIONS,

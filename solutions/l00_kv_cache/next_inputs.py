@@ -11,8 +11,8 @@ from course.task import Task
 
 def next_inputs(tokens: list[int], num_cached: int) -> list[int]:
     """Return the tokens to feed to the model in this step."""
-    # K and V of a token depend only on it and the tokens before it. They never change, so a cached
-    # token does not go through the model again.
+    # K and V of a token depend only on it, its position and the tokens before it. Later tokens do
+    # not change them, so a cached token does not go through the model again.
     return tokens[num_cached:]
 
 
@@ -44,8 +44,8 @@ MISCONCEPTIONS = (
     Misconception(
         "feeds_everything",
         "The model needs the whole text in every step, cache or not.",
-        "K and V of a cached token never change, so it does not go through the model again. Feed "
-        "only the tokens after the cached ones.",
+        "Later tokens do not change K and V of a cached token, so it does not go through the model "
+        "again. Feed only the tokens after the cached ones.",
         lambda tokens, num_cached: tokens,
     ),
     Misconception(
@@ -119,11 +119,11 @@ EXERCISE = Exercise(
         steps=("18, 47 and 56 are cached. The second 18 is another token, at another position.",),
     ),
     hints=(
-        "Of which tokens does the model not have K and V yet?",
+        "Which tokens have no K and V yet?",
         "The cached tokens are the first num_cached of the list. Which index does the first token "
         "without K and V have?",
-        "A slice takes everything from an index on. Try yours on a prompt of which nothing is "
-        "cached, and on a text of which only the last token is not cached.",
+        "A slice takes everything from an index on. Try yours on a prompt with nothing cached, and "
+        "on a text in which only the last token is not cached.",
     ),
     right=(next_inputs, by_loop, from_the_end),
     misconceptions=MISCONCEPTIONS,

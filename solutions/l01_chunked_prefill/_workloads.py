@@ -1,7 +1,7 @@
-"""Whole workloads for plan_step: a check serves them step by step, and makes a bad one small.
+"""Whole workloads for plan_step: a check serves them step by step, and shrinks a bad one.
 
-The check holds the state. It shows a snapshot, asks for a decision, judges it and applies it
-itself, so that nothing that the answer keeps or changes can move the ground under the check.
+The check holds the state: it sends a snapshot, judges the plan and applies it itself. So an answer
+that keeps or changes its arguments cannot change the workload.
 """
 
 import dataclasses
@@ -10,17 +10,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from course.checks.shrinking import smaller_numbers
-from solutions.l01_chunked_prefill._plans import Pairs, Snapshot
-from solutions.l01_chunked_prefill._rules import Broken, judge_plan, plain_plan
+from course.checks.shrinking import shrink, smaller_numbers
+from course.harness import Ask, Check, Failure, Rows
+from solutions.l01_chunked_prefill._rules import (
+    Broken,
+    Pairs,
+    Snapshot,
+    failure,
+    judge_plan,
+    plain_plan,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A request of a workload: the step it arrives in, and its lengths in tokens.
 
-    `new` is at least 1. `prompt` 0 is a request that was prefilled before the workload begins: with
-    decodes first, that is the only way to more decodes than one budget holds.
+    `new` is at least 1. `prompt` 0 is a request that was prefilled before the workload begins; with
+    decodes first, there can be more decodes than one budget holds in no other way.
     """
 
     arrival: int
@@ -69,7 +76,7 @@ class BadStep:
 
 
 class Running:
-    """The state of a workload: what each request has still to do. Held by the check alone."""
+    """The state of a workload: the prompt tokens and new tokens that each request has left."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -95,7 +102,7 @@ class Running:
         )
 
     def apply(self, plan: Pairs) -> None:
-        """A prompt's last token brings the first new one; every decode brings one more."""
+        """The last token of a prompt samples the first new one; every decode samples one more."""
         for request_id, n in plan:
             self.served[request_id] = self.step
             self.prompt[request_id] = max(0, self.prompt[request_id] - n)
@@ -104,9 +111,9 @@ class Running:
 
 
 def run_workload(ask: Callable[..., Any], workload: Workload) -> BadStep | None:
-    """Serve the workload to its last token; the first bad step, or None when all are done.
+    """Serve the workload to its last token. Returns the first bad step, or None.
 
-    Every step that keeps the rules computes a token, so this ends.
+    It ends, because every step that follows the rules computes a token.
     """
     state = Running(workload)
     while any(state.new):
@@ -160,3 +167,85 @@ def smaller_workloads(workload: Workload) -> Iterator[Workload]:
             yield dataclasses.replace(workload, jobs=(*jobs[:i], one, *jobs[i + 1 :]))
     for less in smaller_numbers(workload.budget):
         yield dataclasses.replace(workload, budget=less)
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def on(*snapshots: Snapshot) -> Check:
+    """The check that asks about these steps."""
+
+    def check(ask: Ask, rng: random.Random) -> Failure | None:
+        for snapshot in snapshots:
+            plan = ask(*snapshot.args)
+            broken = judge_plan(snapshot, plan)
+            if broken:
+                return failure(snapshot, plan, broken)
+        return None
+
+    return check
+
+
+def any_step(ask: Ask, rng: random.Random) -> Failure | None:
+    for size in (*[1] * 55, *[5] * 5):
+        snapshot = random_snapshot(rng, size)
+        plan = ask(*snapshot.args)
+        broken = judge_plan(snapshot, plan)
+        if broken:
+            return smallest(ask, snapshot, plan, broken)
+    return None
+
+
+def smallest(ask: Ask, snapshot: Snapshot, plan: Any, broken: Broken) -> Failure:
+    """The smallest step found in which a plan has the same misconception.
+
+    The plan that is shown is one that was judged: asked again, an answer may give another.
+    """
+    bad = snapshot, plan, broken
+
+    def breaks(candidate: Snapshot) -> bool:
+        nonlocal bad
+        plan = ask(*candidate.args)
+        found = judge_plan(candidate, plan)
+        if found is None or found[0] != broken[0]:
+            return False
+        bad = candidate, plan, found
+        return True
+
+    shrink(snapshot, smaller_snapshots, breaks)
+    return failure(*bad)
+
+
+def random_snapshot(rng: random.Random, size: int) -> Snapshot:
+    """`size` times as many requests, longer prompts and a larger budget than in a small step."""
+    counts = [rng.randint(0, 5 * size), rng.randint(0, 4 * size), rng.randint(0, 4 * size)]
+    counts[rng.randrange(3)] += 1
+    ids = rng.sample(range(30 * size), sum(counts))
+    queue = [(i, rng.randint(1, 12 * size)) for i in ids[counts[0] :]]
+    return Snapshot(
+        tuple(ids[: counts[0]]),
+        tuple(queue[: counts[1]]),
+        tuple(queue[counts[1] :]),
+        rng.randint(1, 24 * size * size),
+    )
+
+
+def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
+    """A wrong plan is shown in the smallest workload found with the same misconception."""
+    for size in (2, 3, 5, 7):
+        bad = run_workload(ask, random_workload(rng, size))
+        if bad is None:
+            continue
+
+        def breaks(candidate: Workload) -> bool:
+            nonlocal bad
+            found = run_workload(ask, candidate)
+            if found is None or bad is None or found.broken[0] != bad.broken[0]:
+                return False
+            bad = found
+            return True
+
+        shrink(bad.workload, smaller_workloads, breaks)
+        where: Rows = (("workload", str(bad.workload)), ("step", str(bad.step)))
+        return failure(bad.snapshot, bad.plan, bad.broken, where)
+    return None

@@ -1,4 +1,4 @@
-"""Exercise 1.3: what the model is fed for one chunk."""
+"""Exercise 1.3: the ids, positions and sampling of one chunk."""
 
 import random
 from collections.abc import Callable
@@ -17,9 +17,9 @@ Inputs = tuple[list[int], list[int], bool]
 def chunk_inputs(
     tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: int
 ) -> tuple[list[int], list[int], bool]:
-    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
-    # A chunk is a piece of a text, not a text of its own: its positions go on where the last chunk
-    # ended. Its last row predicts the token after it; that is news only at the end of the text.
+    """Return `(ids, positions, sample)`: a chunk's inputs, and whether to sample after it."""
+    # A chunk continues a text, so its positions go on where the last chunk ended. Its last row
+    # predicts the next token, which is new only if the chunk ends where the known text ends.
     start, end = num_computed_tokens, num_computed_tokens + num_scheduled_tokens
     return tokens[start:end], list(range(start, end)), end == len(tokens)
 
@@ -43,7 +43,7 @@ def by_enumerating(tokens: list[int], computed: int, scheduled: int) -> Inputs:
 
 
 def sampling(rule: Callable[[list[int], int, int], Any]) -> Callable[..., Any]:
-    """Right ids and positions, and a sampling rule of one's own."""
+    """Right ids and positions, and another sampling rule."""
     return lambda tokens, computed, new: (
         *chunk_inputs(tokens, computed, new)[:2],
         rule(tokens, computed, new),
@@ -51,7 +51,7 @@ def sampling(rule: Callable[[list[int], int, int], Any]) -> Callable[..., Any]:
 
 
 def placed(rule: Callable[[list[int], int, int], Any]) -> Callable[..., Any]:
-    """Right ids and sampling, and positions of one's own."""
+    """Right ids and sampling, and other positions."""
 
     def answer(tokens: list[int], computed: int, new: int) -> Inputs:
         ids, _, sample = chunk_inputs(tokens, computed, new)
@@ -71,84 +71,88 @@ def are_three(value: Any) -> bool:
 
 
 def wrong_part(value: Any) -> str:
-    """What is wrong with the type of one of the three; "" if nothing is."""
+    """Why one of the three has a wrong type; "" if none has."""
     ids, positions, sample = as_items(value) or [None] * 3
     for name, part in (("ids", ids), ("positions", positions)):
         items = as_items(part)
         if items is None:
-            return f"{name} is a list; this is {a_kind(part)}."
+            return f"`{name}` must be a list; this is {a_kind(part)}."
         for item in items:
             if as_whole(item) is None:
-                return f"{name} holds whole numbers; one is {a_kind(item)}."
+                return f"`{name}` must contain whole numbers; one is {a_kind(item)}."
     if as_truth(sample) is None:
-        return f"sample is True or False (a bool); this is {a_kind(sample)}."
+        return f"`sample` must be True or False (a bool); this is {a_kind(sample)}."
     return ""
 
 
 MISCONCEPTIONS = (
     Misconception(
         "not_three",
-        "Ids and positions are all that the model is fed.",
+        "The model needs only ids and positions.",
         "Return three things: `return ids, positions, sample`.",
         matches=lambda value: not are_three(value),
         examples=(lambda tokens, computed, new: chunk_inputs(tokens, computed, new)[:2],),
     ),
     Misconception(
         "wrong_type",
-        "1 and 0 are as good as True and False.",
+        "1 and 0 can stand for True and False.",
         wrong_part,
         matches=lambda value: wrong_part(value) != "",
         examples=(sampling(lambda tokens, computed, new: int(computed + new == len(tokens))),),
     ),
     Misconception(
         "positions_restart",
-        "Each chunk is a small text that starts at position 0.",
-        "A chunk goes on where the last one ended: its positions count in the whole text, from "
-        "num_computed_tokens on, or the model takes it for a new beginning.",
+        "Each chunk is a short text that starts at position 0.",
+        "A chunk continues the text: its positions start at num_computed_tokens. With positions "
+        "from 0, the model would take the chunk for the beginning of the text.",
         placed(lambda tokens, computed, new: range(new)),
     ),
     Misconception(
         "always_samples",
         "Every forward pass ends with a sampled token.",
-        "The token after this chunk is known already (it is the next one of the prompt), so sample "
-        "only when the chunk ends with the last known token.",
+        "The token after this chunk is known: it is the next one of the prompt. Sample only when "
+        "the chunk ends with the last known token.",
         sampling(lambda tokens, computed, new: True),
     ),
     Misconception(
         "never_samples",
-        "Prefill fills the cache; sampling is what decodes do.",
-        "This chunk ends with the last known token, and what its last row predicts is the next "
-        "token of the text: sample it, or the request never gets a token.",
+        "Prefills fill the cache, and only decodes sample.",
+        "This chunk ends with the last known token, so its last row predicts a new token of the "
+        "text. Sample it, or the request never gets a token.",
         sampling(lambda tokens, computed, new: False),
     ),
     Misconception(
         "samples_early",
         "The chunk ends at index computed + scheduled, and the last index is len - 1.",
-        "One known token is still to come after this chunk, so there is nothing to sample yet: the "
-        "text ends where num_computed_tokens + num_scheduled_tokens == len(tokens).",
+        "One known token comes after this chunk, so there is nothing to sample yet. The chunk ends "
+        "the text when num_computed_tokens + num_scheduled_tokens == len(tokens).",
         sampling(lambda tokens, computed, new: computed + new >= len(tokens) - 1),
     ),
     Misconception(
         "positions_from_one",
-        "The first token stands at position 1.",
-        "Positions count from 0: the first token of the text stands at position 0.",
+        "The first token has position 1.",
+        "Positions count from 0: the first token of the text has position 0.",
         placed(lambda tokens, computed, new: range(computed + 1, computed + new + 1)),
     ),
     Misconception(
         "n_is_the_end",
-        "num_scheduled_tokens says where the chunk ends.",
-        "num_scheduled_tokens is how many tokens the chunk takes, not the index where it ends: it "
-        "ends at num_computed_tokens + num_scheduled_tokens.",
+        "The chunk ends at index num_scheduled_tokens.",
+        "num_scheduled_tokens is the number of tokens in the chunk, not the index at which it "
+        "ends. It ends at num_computed_tokens + num_scheduled_tokens.",
         lambda tokens, computed, new: chunk_inputs(tokens, computed, new - computed),
     ),
-    Misconception("in_place", "Fed tokens may be thrown away.", examples=(eats_the_tokens,)),
+    Misconception(
+        "in_place",
+        "The fed tokens are no longer needed, so I delete them.",
+        examples=(eats_the_tokens,),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
 
 
 def any_piece(rng: random.Random) -> list[Args]:
-    """Of short texts; at the end nearly all of a long one."""
+    """Chunks of short texts; the last one takes nearly all of a long text."""
     cases: list[Args] = []
     for length in range(1, 40):
         computed = rng.randrange(length)
@@ -162,8 +166,8 @@ FIVE, SIX = [5, 3, 8, 1, 9], [5, 3, 5, 5, 3, 5]
 JUDGE = Comparison(
     chunk_inputs,
     MISCONCEPTIONS,
-    "The chunk is the next num_scheduled_tokens tokens after the computed ones, at the places "
-    "where they stand in the text, and it samples when no known token comes after it.",
+    "The chunk is the num_scheduled_tokens tokens after the computed ones, at their positions in "
+    "the text. It samples if no known token comes after it.",
     evidence=[
         ([5, 3, 8, 5, 3, 8, 5], computed, new) for computed, new in ((0, 1), (2, 2), (3, 3), (4, 3))
     ],
@@ -171,34 +175,37 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=3,
-    title="What a chunk feeds the model",
+    title="The inputs of a chunk",
     minutes=6,
     points=2,
-    part="chunk_inputs",
+    is_policy=True,
     task=Task(
         signature="chunk_inputs(tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: "
         "int) -> tuple[list[int], list[int], bool]",
         rules=(
             "`tokens` are the ids of all known tokens of a request. The first "
-            "`num_computed_tokens` of them are computed, and the chunk takes the next "
+            "`num_computed_tokens` are computed, and the chunk is the next "
             "`num_scheduled_tokens` (at least 1, and no more than are left).",
             "Returns `(ids, positions, sample)`.",
-            "`ids` is the list of the chunk's tokens, `positions` the list of their places in the "
-            "text, counted from 0.",
-            "`sample` is a bool: whether the logits after this chunk give the text a new token. "
-            "After a token whose successor is known they do not.",
-            "Leave `tokens` as it is.",
+            "`ids` is the list of the chunk's tokens, and `positions` the list of their positions "
+            "in the text, counted from 0.",
+            "`sample` is a bool: whether the engine samples a token from the logits of the chunk's "
+            "last token. It does not if the next token is known.",
+            "Do not change `tokens`.",
         ),
         args=([18, 47, 56, 57, 53], 0, 2),
         result=([18, 47], [0, 1], False),
+        steps=(
+            "The chunk is the first two of five tokens.",
+            "The token after 47 is known: it is 56. So there is nothing to sample.",
+        ),
     ),
     hints=(
-        "At which position of the text does the second chunk begin, and what comes after its last "
-        "token?",
-        "Ids and positions belong together: they begin at the same place of the text and are "
-        "equally long. When is there a known token after the chunk?",
-        "A slice for the ids, a range with the same two ends for the positions. For `sample`, "
-        "compare the second of these ends with the length of the text.",
+        "At which position of the text does the second chunk begin? Which token comes after it?",
+        "Ids and positions begin at the same place in the text and have the same length. When is "
+        "there a known token after the chunk?",
+        "Use a slice for the ids and a range with the same two ends for the positions. For "
+        "`sample`, compare the second end with the length of the text.",
     ),
     right=(chunk_inputs, by_loop, by_enumerating),
     misconceptions=MISCONCEPTIONS,
@@ -206,7 +213,7 @@ EXERCISE = Exercise(
         ("a prompt in one chunk", JUDGE.on(([5, 3, 8], 0, 3), ([6], 0, 1))),
         ("a prompt in three chunks", JUDGE.on((FIVE, 0, 2), (FIVE, 2, 2), (FIVE, 4, 1))),
         (
-            "a text in which letters come back",
+            "a text with repeated letters",
             JUDGE.on((SIX, 2, 2), (SIX, 0, 1), (SIX, 0, 3), (SIX, 4, 2)),
         ),
         ("any piece of any text", JUDGE.on_drawn(any_piece)),

@@ -18,8 +18,8 @@ from course.task import Task
 
 def chunk_mask(context_len: int, num_scheduled_tokens: int) -> Tensor:
     """Return which keys each token of a chunk may attend to: a bool tensor (T, S)."""
-    # Query t of the chunk stands at position context_len + t of the text. Once both sides count
-    # positions of the text, the rule is the old one: no key later than the query.
+    # Query t of the chunk has position context_len + t in the text. Once queries and keys both have
+    # positions in the text, the rule is the usual one: no key later than the query.
     query = context_len + torch.arange(num_scheduled_tokens)  # (T,)
     key = torch.arange(context_len + num_scheduled_tokens)  # (S,)
     return key <= query[:, None]  # (T, S)
@@ -42,7 +42,7 @@ def row_by_row(context_len: int, scheduled: int) -> Tensor:
 
 
 def changed(change: Callable[[Tensor], Any]) -> Function:
-    """The right mask, made another."""
+    """The right mask, changed."""
     return lambda past, new: change(chunk_mask(past, new))
 
 
@@ -62,17 +62,17 @@ MISCONCEPTIONS = (
         changed,
         Misconception(
             "transposed",
-            "Keys are rows, queries are columns.",
-            "Rows are queries (the chunk's tokens) and columns are keys (all tokens so far); here "
-            "they changed places.",
+            "Rows are keys, columns are queries.",
+            "Rows are queries (the tokens of the chunk) and columns are keys (all tokens so far). "
+            "Here they are swapped.",
             changed(lambda mask: mask.T),
             matches=lambda got, wanted: got.shape == wanted.T.shape != wanted.shape,
         ),
         Misconception(
             "only_the_chunk",
-            "The mask concerns the new tokens: T by T.",
-            "The keys are all tokens so far: the context_len columns of the cached ones are "
-            "missing.",
+            "The mask covers only the new tokens: T by T.",
+            "There is one column for each token so far. The columns of the context_len cached "
+            "tokens are missing.",
             matches=lambda got, wanted: (
                 got.shape == wanted[:, -len(wanted) :].shape != wanted.shape
             ),
@@ -81,23 +81,23 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "all_true",
-        "With a cache no mask is needed: all cached tokens lie before the chunk.",
-        "A cache does not replace the mask: the chunk's tokens come in together, so without one, "
-        "each of them sees the later tokens of its own chunk.",
+        "With a cache no mask is needed, because all cached tokens come before the chunk.",
+        "The tokens of a chunk are computed together, so without a mask each one attends to the "
+        "later tokens of its own chunk.",
         lambda past, new: tril(past, new, past + new),
         same_result=(lambda past, new: tril(past, new, past and past + new),),
     ),
     Misconception(
         "no_offset",
-        "tril is the causal mask, whatever the shape.",
-        "Row t is not token t of the text but token context_len + t: the diagonal has to move to "
-        "the right by context_len, or the chunk does not see the cached tokens before it.",
+        "tril is the causal mask for every shape.",
+        "Row t is token context_len + t of the text, not token t. Move the diagonal to the right "
+        "by context_len, or the chunk misses cached tokens.",
         lambda past, new: tril(past, new, 0),
     ),
     Misconception(
         "hides_the_past",
-        "A chunk attends within itself.",
-        "The chunk's tokens see each other but none of the cached tokens, as if the text began "
+        "A chunk attends only to itself.",
+        "The tokens of the chunk attend to each other but to no cached token, as if the text began "
         "with this chunk.",
         blind_to_the_past,
     ),
@@ -108,7 +108,7 @@ MISCONCEPTIONS = (
 
 
 def drawn(args: Args, wanted: Tensor, got: Tensor) -> Rows:
-    """Both masks as grids, a line per query, a column per key."""
+    """Both masks as grids, one line per query, one column per key."""
     past, new = args
     keys, bars = [str(key) for key in range(past + new)], {past} if past else set[int]()
 
@@ -132,8 +132,9 @@ JUDGE = Fusing(
         Look(
             matters=lambda value, args: value,
             mistakes=MISCONCEPTIONS,
-            idea="A row is a token of the chunk, a column a token of the text so far, and True "
-            "stands where the row's token may look: at itself and at the tokens before it.",
+            idea="A row is a token of the chunk and a column is a token of the text so far. An "
+            "entry is True if the row's token may attend to the column's: to itself and to every "
+            "token before it.",
             rows=drawn,
         ),
     ),
@@ -142,30 +143,35 @@ JUDGE = Fusing(
 
 EXERCISE = Exercise(
     number=2,
-    title="Which token sees which",
+    title="The mask of a chunk",
     minutes=8,
     points=2,
-    part="chunk_mask",
+    is_policy=True,
     task=Task(
         signature="chunk_mask(context_len: int, num_scheduled_tokens: int) -> torch.Tensor",
         rules=(
-            "K and V of the first `context_len` tokens of a text are in the cache (0 or more). The "
-            "chunk holds the next `num_scheduled_tokens` tokens (at least 1).",
-            "Returns a `torch.bool` tensor of shape `(T, S)`: a row for each of the T = "
-            "`num_scheduled_tokens` queries, a column for each of the S = `context_len + "
+            "The K and V of the first `context_len` tokens (0 or more) of a text are cached. The "
+            "chunk is the next `num_scheduled_tokens` tokens (at least 1).",
+            "Returns a `torch.bool` tensor of shape `(T, S)`: one row for each of the T = "
+            "`num_scheduled_tokens` queries, one column for each of the S = `context_len + "
             "num_scheduled_tokens` keys, both in the order of the text.",
-            'True means "may attend". A token may attend to itself and to everything before it in '
+            'True means "may attend". A token may attend to itself and to every token before it in '
             "the text.",
         ),
         args=(1, 2),
         result=torch.tensor([[True, True, False], [True, True, True]]),
+        steps=(
+            "One token is cached, so the chunk is tokens 1 and 2 of the text, counted from 0.",
+            "Token 1 may attend to tokens 0 and 1, token 2 to all three.",
+        ),
     ),
     hints=(
-        "Draw the mask for 2 cached tokens and a chunk of 3. Where in the text does row 0 stand?",
-        "Row t is a token of the chunk and has a position in the text. It may see every column up "
-        "to that position, itself included.",
-        "Two ways lead there: compare a column of the queries' positions with a row of the keys' "
-        "positions, or move the diagonal of torch.tril. How far is it from the corner?",
+        "Draw the mask for 2 cached tokens and a chunk of 3. Which position in the text does "
+        "row 0 have?",
+        "Row t is a token of the chunk and has a position in the text. It may attend to every "
+        "column up to that position, its own included.",
+        "There are two ways: compare a column of the queries' positions with a row of the keys' "
+        "positions, or move the diagonal of torch.tril. By how much?",
     ),
     right=(chunk_mask, with_tril, row_by_row),
     misconceptions=MISCONCEPTIONS,

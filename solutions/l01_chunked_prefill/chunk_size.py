@@ -11,8 +11,8 @@ from course.task import Task
 
 def chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int:
     """Return how many prompt tokens one request may prefill in this step."""
-    # Two limits, what is left of the budget and what is left of the prompt: the smaller one rules.
-    # The decodes can leave less than nothing, hence the 0.
+    # The chunk is the smaller of two numbers: the budget that the decodes leave, and the prompt
+    # tokens that remain. More decodes than budget would make the first one negative, hence the 0.
     return max(0, min(token_budget - num_decodes, remaining))
 
 
@@ -34,44 +34,44 @@ def by_counting(token_budget: int, num_decodes: int, remaining: int) -> int:
 
 MISCONCEPTIONS = (
     not_whole(
-        "Half a token is better than none.",
+        "The chunk may be a fraction.",
         lambda token_budget, num_decodes, remaining: (
             chunk_size(token_budget, num_decodes, remaining) + 0.5
         ),
     ),
     Misconception(
         "negative",
-        "The budget minus the decodes is what is left.",
-        "When the decodes fill the budget, or need more than it has, nothing is left for the "
-        "prompt: the chunk is 0 tokens, never a negative number.",
+        "The prompt gets the budget minus the decodes, always.",
+        "When the decodes need the whole budget or more, nothing is left for the prompt. The chunk "
+        "is then 0 tokens, never a negative number.",
         lambda token_budget, num_decodes, remaining: min(token_budget - num_decodes, remaining),
     ),
     Misconception(
         "ignores_decodes",
-        "The budget is for prompt tokens; decodes come on top.",
-        "Each decode takes one token of the budget first; the chunk gets what they leave.",
+        "The budget counts only prompt tokens.",
+        "Each decode takes one token of the budget first. The chunk gets the rest.",
         lambda token_budget, num_decodes, remaining: min(token_budget, remaining),
     ),
     Misconception(
         "ignores_remaining",
-        "A chunk fills the step, whatever the prompt's length.",
-        "The prompt ends before the budget does: a chunk cannot be longer than the tokens that "
-        "remain.",
+        "A chunk fills the rest of the budget.",
+        "A chunk cannot have more tokens than remain of the prompt, even when more would fit into "
+        "the budget.",
         lambda token_budget, num_decodes, remaining: max(0, token_budget - num_decodes),
     ),
     Misconception(
         "at_least_one",
-        "A prompt must get on by a token in every step.",
-        "A step that the decodes fill has no room for even one prompt token: the chunk is 0 and "
-        "the prompt waits.",
+        "Every step computes at least one prompt token.",
+        "When the decodes fill the step, not even one prompt token fits. The chunk is 0 and the "
+        "prompt waits.",
         lambda token_budget, num_decodes, remaining: max(
             1, min(token_budget - num_decodes, remaining)
         ),
     ),
     Misconception(
         "whole_or_nothing",
-        "A prompt runs when it fits.",
-        "The prompt need not fit whole: a chunk of it runs now, or a prompt longer than the "
+        "A prompt runs only when all of it fits.",
+        "The whole prompt need not fit. Compute a chunk of it now, or a prompt longer than the "
         "budget never starts.",
         lambda token_budget, num_decodes, remaining: (
             remaining * (remaining <= token_budget - num_decodes)
@@ -79,8 +79,8 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "decodes_off_the_chunk",
-        "The chunk is the smaller of budget and prompt, less the decodes.",
-        "The decodes come off the budget, not off what remains of the prompt.",
+        "The chunk is the smaller of budget and prompt, minus the decodes.",
+        "Subtract the decodes from the budget only, not from the tokens that remain of the prompt.",
         lambda token_budget, num_decodes, remaining: max(
             0, min(token_budget, remaining) - num_decodes
         ),
@@ -99,34 +99,37 @@ def any_numbers(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     chunk_size,
     MISCONCEPTIONS,
-    "The chunk is as large as the step's budget and the prompt itself allow, once every decode "
-    "has its token.",
+    "After every decode has its token, the chunk is as large as the budget and the prompt allow.",
     evidence=[(16, 4, 100), (16, 4, 5), (4, 9, 3), (6, 6, 1), (9, 2, 7), (8, 0, 8), (20, 7, 30)],
 )
 
 EXERCISE = Exercise(
     number=1,
-    title="How large a chunk",
+    title="How large is the chunk?",
     minutes=4,
     points=1,
     task=Task(
         signature="chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int",
         rules=(
             "A step computes at most `token_budget` tokens (at least 1).",
-            "`num_decodes` decodes go first and take one token each. There may be none, and there "
-            "may be more of them than the budget holds.",
-            "`remaining` prompt tokens of one request are still to compute (at least 1).",
-            "Returns how many of them this step computes. When nothing fits that is 0.",
+            "`num_decodes` decodes go first and take one token each. There may be none, or "
+            "more than the budget holds.",
+            "One request has `remaining` prompt tokens still to compute (at least 1).",
+            "Returns how many of these tokens the step computes, 0 if none fits.",
         ),
         args=(16, 4, 100),
         result=12,
+        steps=(
+            "The 4 decodes take 4 of the 16 tokens.",
+            "12 tokens are left, and the prompt can use all of them.",
+        ),
     ),
     hints=(
-        "Two things limit a chunk. Which, and what if the decodes alone are too many?",
-        "The decodes go first, so the prompt gets what they leave, and never more than it needs. "
-        "What do they leave when there are more of them than the budget holds?",
-        "Work out three steps by hand: budget 8 with 3 decodes and 20 tokens left, then with 2 "
-        "tokens left, then with 9 decodes. Which built-in function gives all three?",
+        "Which two numbers limit the chunk? What if there are more decodes than the budget holds?",
+        "The prompt gets the budget that the decodes leave, and never more than it still needs. "
+        "How much do the decodes leave when there are more of them than the budget holds?",
+        "Work out three steps by hand: budget 8 with 3 decodes and 20 tokens remaining, then with "
+        "2 remaining, then with 9 decodes. Which built-in functions give all three?",
     ),
     right=(chunk_size, by_cases, by_counting),
     misconceptions=MISCONCEPTIONS,
@@ -139,9 +142,9 @@ EXERCISE = Exercise(
     equivalent_mutants={
         "token_budget at least 1": "it is at least 1",
         "remaining at least 1": "it is at least 1",
-        "by_cases(): if num_decodes {>= => >} token_budget:": "then 0 are left",
+        "by_cases(): if num_decodes {>= => >} token_budget:": "then 0 tokens are left",
         "by_cases(): return remaining if remaining {< => <=} left else left": (
-            "equal is the same answer"
+            "both are equal then"
         ),
     },
 )

@@ -1,4 +1,4 @@
-"""Exercise 1.5: the largest token budget whose step keeps a limit."""
+"""Exercise 1.5: the largest token budget whose steps stay within an ITL limit."""
 
 import bisect
 import random
@@ -18,9 +18,9 @@ Cost: TypeAlias = Callable[[int], int]
 
 def pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, itl_limit_us: int) -> int:
     """Return the largest token budget with which a step stays within the ITL limit."""
-    # Large budgets finish prompts in fewer steps, and each step has a fixed cost. So the best
-    # budget is the largest one that the limit allows, and because the cost never falls, halving the
-    # range finds it in 12 questions.
+    # Large budgets finish prompts in fewer steps, so the best budget is the largest one that the
+    # limit allows. The cost never falls as tokens are added, so halving the range finds it in 12
+    # calls.
     smallest, largest = num_decodes + 1, 4096
     while smallest < largest:
         middle = (smallest + largest + 1) // 2
@@ -47,7 +47,7 @@ def with_bisect(step_cost_us: Cost, num_decodes: int, itl_limit_us: int) -> int:
 
 
 def clamped(budget: Callable[[Cost, int, int], int]) -> Callable[[Cost, int, int], int]:
-    """The same budget, but never one that is out of the question."""
+    """The same budget, clamped to the allowed range."""
     return lambda cost, num_decodes, limit: min(
         4096, max(num_decodes + 1, budget(cost, num_decodes, limit))
     )
@@ -61,20 +61,20 @@ def line_through_both_ends(cost: Cost, num_decodes: int, limit: int) -> int:
 
 MISCONCEPTIONS = (
     not_whole(
-        "Where the cost reaches the limit, there is the budget.",
+        "The budget is the point at which the cost reaches the limit.",
         lambda *args: pick_budget(*args) + 0.5,
     ),
     Misconception(
         "no_room_for_prefill",
-        "The limit is the limit, even when decodes alone fill it.",
-        "With no more budget than there are decodes, prompts get nothing and never finish: the "
-        "smallest useful budget is num_decodes + 1.",
+        "The limit always holds, even if no prompt gets a token.",
+        "If the budget is no larger than the number of decodes, no prompt gets a token and none "
+        "finishes. The smallest useful budget is num_decodes + 1.",
         lambda cost, num_decodes, limit: pick_budget(cost, 0, limit),
     ),
     Misconception(
         "above_the_range",
-        "Whatever the limit allows is a budget.",
-        lambda budget: f"Consider budgets up to 4096; this is {budget}.",
+        "Every budget within the limit is allowed.",
+        lambda budget: f"The largest allowed budget is 4096; this is {budget}.",
         matches=lambda value: (as_whole(value) or 0) > 4096,
         examples=(
             lambda cost, num_decodes, limit: max(
@@ -85,30 +85,30 @@ MISCONCEPTIONS = (
     Misconception(
         "stays_below",
         "A step must take less than the limit.",
-        "A step may take exactly the limit: within means at most, not less than.",
+        "A step may take exactly itl_limit_us: within the limit means at most the limit.",
         lambda cost, num_decodes, limit: pick_budget(cost, num_decodes, limit - 1),
     ),
     Misconception(
         "decodes_on_top",
-        "The budget is the prompt's share; decodes come on top.",
-        "The decodes are part of the budget: a step computes the budget's tokens, not that many "
-        "and the decodes besides.",
+        "The budget counts only the prompt's tokens.",
+        "The budget includes the decodes. A full step computes exactly as many tokens as the "
+        "budget, not the decodes on top of it.",
         clamped(
             lambda cost, num_decodes, limit: pick_budget(cost, num_decodes, limit) - num_decodes
         ),
     ),
     Misconception(
         "straight_line",
-        "A step's cost is a fixed part plus so much per token.",
-        "The cost is not a straight line here, so two of its points do not tell where the limit "
-        "is: ask step_cost_us about the budgets themselves.",
+        "The cost is a straight line: a fixed part plus a part per token.",
+        "The cost is not a straight line here, so two points do not determine where it reaches "
+        "the limit. Call step_cost_us for the budgets themselves.",
         line_through_both_ends,
     ),
     Misconception(
         "per_token",
-        "Every token costs what one token costs.",
-        "A step has a fixed cost besides the cost of its tokens: so many tokens do not cost so "
-        "many times what one costs.",
+        "A step of n tokens costs n times a step of one token.",
+        "A step has a fixed cost in addition to the cost of its tokens, so n tokens cost less than "
+        "n times one token.",
         clamped(lambda cost, num_decodes, limit: limit // cost(1)),
     ),
 )
@@ -117,7 +117,7 @@ MISCONCEPTIONS = (
 
 
 def any_costs(rng: random.Random) -> list[Args]:
-    """A straight line, one with a floor, and stairs of several widths."""
+    """Straight lines, lines with a floor, and stairs of several widths."""
     cases: list[Args] = []
     for _ in range(4):
         costs = (
@@ -133,8 +133,8 @@ STRAIGHT = StepCost(500, 10)
 JUDGE = Comparison(
     pick_budget,
     MISCONCEPTIONS,
-    "A step of the budget takes at most itl_limit_us, and a step of one token more takes longer: "
-    "the largest budget is asked for.",
+    "Return the largest budget: a full step takes at most itl_limit_us, and a step of one token "
+    "more takes longer.",
     evidence=[
         (STRAIGHT, 5, 1777),
         (StepCost(100, 150, 32), 3, 1300),
@@ -142,41 +142,49 @@ JUDGE = Comparison(
     ],
 )
 LIMITS = ((30, 700), (4, 100), (4, 540), (4, 560), (4, 1_000_000), (0, 100), (0, 0))
-NO_SUCH_STEP = "a step of one token takes longer, so the smallest budget comes out either way"
+NO_SUCH_STEP = "a step of one token takes longer, so the smallest budget is returned either way"
 
 EXERCISE = Exercise(
     number=5,
-    title="How large a budget",
+    title="The largest budget within an ITL limit",
     minutes=8,
     points=2,
     task=Task(
         signature="pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, "
         "itl_limit_us: int) -> int",
         rules=(
-            "`step_cost_us(tokens)` is how long a step of that many tokens takes, in microseconds. "
-            "It never falls as the tokens grow, but it need not be a straight line: ask it, it is "
-            "cheap.",
-            "Every step serves `num_decodes` decodes (0 or more), which are part of its budget.",
-            "Returns the largest token budget up to 4096 with which a full step takes at most "
+            "`step_cost_us(tokens)` returns how long a step of that many tokens takes, in "
+            "microseconds. The cost never falls as tokens are added, but it need not be a straight "
+            "line. Calls are cheap.",
+            "Every step computes `num_decodes` decodes (0 or more), which count towards its "
+            "budget.",
+            "Returns the largest token budget, at most 4096, for which a full step takes at most "
             "`itl_limit_us`.",
-            "Never return less than `num_decodes + 1`, even if that takes too long: with less, no "
-            "prompt would get on.",
+            "Never return less than `num_decodes + 1`, even if a step of so many tokens takes too "
+            "long: with less, no prompt would get a token.",
         ),
         args=(StepCost(500, 10), 4, 600),
         result=10,
+        steps=(
+            "A step of 10 tokens takes 500 + 10 * 10 = 600 µs, which is within the limit.",
+            "A step of 11 tokens takes 610 µs. 10 is also at least `num_decodes + 1`, which is 5.",
+        ),
     ),
     hints=(
-        "A small budget keeps gaps short. What does it cost the prompts?",
-        "The cost never falls as the tokens grow. So which budgets keep the limit, all those below "
-        "one of them or a few here and there?",
-        "Start from the smallest budget that lets prompts get on and go up, one by one or by "
-        "halving the range, as long as the next one still keeps the limit. Where do you end?",
+        "A small budget keeps ITLs short. What does it cost the prompts?",
+        "The cost never falls as tokens are added. So do all budgets below a certain one stay "
+        "within the limit, or only some of them?",
+        "Start at the smallest allowed budget and go up one by one, as long as the next budget "
+        "stays within the limit. Or halve the range of budgets until one is left.",
     ),
     right=(pick_budget, step_by_step, with_bisect),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a cost that is a straight line", JUDGE.on((STRAIGHT, 0, 2005), (STRAIGHT, 4, 1500))),
-        ("limits too tight and too wide", JUDGE.on(*((STRAIGHT, *limit) for limit in LIMITS))),
+        (
+            "limits that are too tight or too wide",
+            JUDGE.on(*((STRAIGHT, *limit) for limit in LIMITS)),
+        ),
         (
             "costs with a floor and with steps",
             JUDGE.on(
@@ -191,7 +199,7 @@ EXERCISE = Exercise(
         "itl_limit_us at least 1": NO_SUCH_STEP,
         "result at least 1": "the smallest budget is num_decodes + 1",
         "pick_budget(): middle = (smallest + largest + {1 => 2}) // 2": (
-            "any middle above smallest and up to largest will do"
+            "any middle above smallest and up to largest works"
         ),
     },
 )

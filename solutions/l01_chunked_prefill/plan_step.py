@@ -1,23 +1,13 @@
 """Exercise 1.4: the plan of a step."""
 
-import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from course.checks.shrinking import shrink
-from course.exercise import Exercise
-from course.format_values import show, show_call
-from course.harness import Ask, Check, Failure, Rows
+from course.exercise import Exercise, Misconception
 from course.task import Task
-from solutions.l01_chunked_prefill._plans import Pairs, Snapshot, best
-from solutions.l01_chunked_prefill._rules import MISCONCEPTIONS, Broken, judge_plan
-from solutions.l01_chunked_prefill._workloads import (
-    Workload,
-    random_workload,
-    run_workload,
-    smaller_snapshots,
-    smaller_workloads,
-)
+from solutions.l01_chunked_prefill._rules import Pairs, Snapshot, best, fill
+from solutions.l01_chunked_prefill._workloads import any_step, on, whole_workloads
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -28,10 +18,9 @@ def plan_step(
     waiting: list[tuple[int, int]],
     token_budget: int,
 ) -> list[tuple[int, int]]:
-    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
-    # Decodes cost one token each and keep every text flowing, so they are never made to wait for a
-    # prompt. Prompts fill up what is left: first come, first served, because finishing one prompt
-    # gives one reader a first token, and two halves give none of them any.
+    """Return the plan of one step, a list of (id, n): request `id` computes `n` tokens."""
+    # Decodes cost one token each, so they never wait for a prompt. Prompts get the rest in order of
+    # arrival: one finished prompt gives one request its first token, two halves give none.
     plan = [(request_id, 1) for request_id in decodes[:token_budget]]
     left = token_budget - len(plan)
     for request_id, remaining in prefilling + waiting:
@@ -56,7 +45,7 @@ def token_by_token(
 
 def with_queues(decodes: list[int], prefilling: Pairs, waiting: Pairs, token_budget: int) -> Pairs:
     plan: Pairs = []
-    decoding, prompts = deque(decodes), deque(prefilling + waiting)  # the lists stay as they are
+    decoding, prompts = deque(decodes), deque(prefilling + waiting)  # copies
     while token_budget > 0 and (decoding or prompts):
         if decoding:
             request_id, n = decoding.popleft(), 1
@@ -67,138 +56,147 @@ def with_queues(decodes: list[int], prefilling: Pairs, waiting: Pairs, token_bud
     return plan
 
 
-# --- cases --------------------------------------------------------------------------------------
+# --- wrong ideas --------------------------------------------------------------------------------
 
 
-def rows(snapshot: Snapshot, plan: Any) -> Rows:
-    return (
-        ("input", show_call("plan_step", snapshot.args)),
-        ("expected", f"{best(*snapshot.args)} (in any order)"),
-        ("got", show(plan)),
+def serving(queue: Callable[[Pairs, Pairs, Pairs], Pairs]) -> Callable[..., Pairs]:
+    """Plans that serve such a queue of (id, most tokens) pairs, as far as the budget goes."""
+    return lambda decodes, prefilling, waiting, budget: fill(
+        queue([(request_id, 1) for request_id in decodes], prefilling, waiting), budget
     )
 
 
-def failure(snapshot: Snapshot, plan: Any, broken: Broken, before: Rows = ()) -> Failure:
-    mistake, *values = broken
-    return mistake.failure(before + rows(snapshot, plan), *values)
+def after_decodes(rule: Callable[[Pairs, int], Pairs]) -> Callable[..., Pairs]:
+    """Plans that serve decodes correctly, and prompts by such a rule from what is left."""
+
+    def plan(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
+        served = best(decodes, [], [], budget)
+        return served + rule(prefilling + waiting, budget - len(served))
+
+    return plan
 
 
-def on(*snapshots: Snapshot) -> Check:
-    """The check that asks about these steps."""
-
-    def check(ask: Ask, rng: random.Random) -> Failure | None:
-        for snapshot in snapshots:
-            plan = ask(*snapshot.args)
-            broken = judge_plan(snapshot, plan)
-            if broken:
-                return failure(snapshot, plan, broken)
-        return None
-
-    return check
+def those_that_fit(prompts: Pairs, left: int) -> Pairs:
+    plan: Pairs = []
+    for request_id, most in prompts:
+        if most <= left:
+            plan.append((request_id, most))
+            left -= most
+    return plan
 
 
-def any_step(ask: Ask, rng: random.Random) -> Failure | None:
-    for size in (*[1] * 55, *[5] * 5):
-        snapshot = random_snapshot(rng, size)
-        plan = ask(*snapshot.args)
-        broken = judge_plan(snapshot, plan)
-        if broken:
-            return smallest(ask, snapshot, plan, broken)
-    return None
+def eats_the_queue(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
+    plan: Pairs = []
+    while budget > 0 and (decodes or prefilling or waiting):
+        queue = prefilling or waiting
+        request_id, n = (decodes.pop(0), 1) if decodes else queue.pop(0)
+        plan.append((request_id, min(n, budget)))
+        budget -= n
+    return plan
 
 
-def smallest(ask: Ask, snapshot: Snapshot, plan: Any, broken: Broken) -> Failure:
-    """Shrink as long as the same rule is broken, so that the sentence stays true.
+WRONG: tuple[tuple[str, str, Callable[..., Any]], ...] = (  # key, belief, example
+    (
+        "beyond_remaining",
+        "A prompt takes the whole rest of the budget.",
+        after_decodes(lambda prompts, left: [(i, left) for i, _ in prompts[:1] if left]),
+    ),
+    (
+        "whole_prompt",
+        "A prompt is computed whole, in one step.",
+        after_decodes(lambda prompts, left: prompts[:1]),
+    ),
+    (
+        "over_budget",
+        "Each prompt may use all tokens that the decodes leave.",
+        after_decodes(lambda prompts, left: [(i, min(n, left)) for i, n in prompts if left]),
+    ),
+    (
+        "decodes_sit_out",
+        "A step is either prefill or decode.",
+        serving(lambda decodes, prefilling, waiting: prefilling + waiting or decodes),
+    ),
+    (
+        "prefill_first",
+        "Prompts go first, because new users are waiting.",
+        serving(lambda decodes, prefilling, waiting: prefilling + waiting + decodes),
+    ),
+    (
+        "waiting_first",
+        "Waiting requests have waited longest, so they go before the prefilling ones.",
+        serving(lambda decodes, prefilling, waiting: decodes + waiting + prefilling),
+    ),
+    (
+        "shortest_first",
+        "Short prompts first: more requests get a first token sooner.",
+        after_decodes(lambda prompts, left: fill(sorted(prompts, key=lambda p: p[1]), left)),
+    ),
+    (
+        "fixed_chunk",
+        "A chunk has a fixed size.",
+        after_decodes(lambda prompts, left: fill([(i, min(n, 4)) for i, n in prompts], left)),
+    ),
+    (
+        "whole_or_nothing",
+        "A prompt starts only when all of it fits into the budget.",
+        after_decodes(those_that_fit),
+    ),
+    (
+        "arrivals_wait",
+        "A new request starts only when the engine is idle.",
+        serving(lambda decodes, prefilling, waiting: decodes + prefilling or waiting),
+    ),
+    (
+        "one_prefill",
+        "A step prefills only one prompt.",
+        after_decodes(lambda prompts, left: fill(prompts[:1], left)),
+    ),
+    ("in_place", "I may remove entries from the lists while I work.", eats_the_queue),
+)
 
-    What is shown is a plan that broke it: asked once more, an answer may give another.
-    """
-    bad = snapshot, plan, broken
-
-    def breaks(candidate: Snapshot) -> bool:
-        nonlocal bad
-        plan = ask(*candidate.args)
-        found = judge_plan(candidate, plan)
-        if found is None or found[0] is not broken[0]:
-            return False
-        bad = candidate, plan, found
-        return True
-
-    shrink(snapshot, smaller_snapshots, breaks)
-    return failure(*bad)
-
-
-def random_snapshot(rng: random.Random, size: int) -> Snapshot:
-    """`size` times as many requests, longer prompts and a larger budget than in a small step."""
-    counts = [rng.randint(0, 5 * size), rng.randint(0, 4 * size), rng.randint(0, 4 * size)]
-    counts[rng.randrange(3)] += 1
-    ids = rng.sample(range(30 * size), sum(counts))
-    queue = [(i, rng.randint(1, 12 * size)) for i in ids[counts[0] :]]
-    return Snapshot(
-        tuple(ids[: counts[0]]),
-        tuple(queue[: counts[1]]),
-        tuple(queue[counts[1] :]),
-        rng.randint(1, 24 * size * size),
-    )
-
-
-def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
-    """A wrong plan is shown in the smallest workload that breaks the same rule."""
-    for size in (2, 3, 5, 7):
-        bad = run_workload(ask, random_workload(rng, size))
-        if bad is None:
-            continue
-
-        def breaks(candidate: Workload) -> bool:
-            nonlocal bad
-            found = run_workload(ask, candidate)
-            if found is None or bad is None or found.broken[0] is not bad.broken[0]:
-                return False
-            bad = found
-            return True
-
-        shrink(bad.workload, smaller_workloads, breaks)
-        where: Rows = (("workload", str(bad.workload)), ("step", str(bad.step)))
-        return failure(bad.snapshot, bad.plan, bad.broken, where)
-    return None
-
+# --- the exercise ---------------------------------------------------------------------------------
 
 EXERCISE = Exercise(
     number=4,
-    title="Plan a step",
+    title="The plan of a step",
     minutes=15,
     points=4,
-    part="plan_step",
+    is_policy=True,
     task=Task(
         signature="plan_step(decodes: list[int], prefilling: list[tuple[int, int]], waiting: "
         "list[tuple[int, int]], token_budget: int) -> list[tuple[int, int]]",
         rules=(
             "`decodes` are the ids of the requests that generate, least recently served first. "
             "Each can use exactly 1 token.",
-            "`prefilling` (prompts under way) and `waiting` (not started yet) are lists of `(id, "
-            "remaining)`, each in its order. A request can use up to `remaining` tokens.",
-            "Returns the plan as a list of `(id, n)`: request `id` computes `n` tokens. Every id "
-            "stands in it at most once, with n from 1 to what it can use, and the order of the "
-            "entries does not matter.",
-            "All together get at most `token_budget` tokens (at least 1), and none of it stays "
-            "unused while a request could use it.",
-            "Decodes are served before `prefilling`, and that before `waiting`. Within a list the "
-            "first in it go first: each gets all that it can use before the next one gets "
-            "anything.",
-            "Leave the three lists as they are.",
+            "`prefilling` (prompts that have started) and `waiting` (not started yet) are lists of "
+            "`(id, remaining)`. A request can use up to `remaining` tokens.",
+            "Returns the plan, a list of `(id, n)`: request `id` computes `n` tokens. Each id is "
+            "listed at most once, with n from 1 to the number of tokens that it can use. The order "
+            "of the entries does not matter.",
+            "The plan computes at most `token_budget` tokens (at least 1), and leaves no token "
+            "unused that a request could use.",
+            "`decodes` are served before `prefilling`, and `prefilling` before `waiting`. Within a "
+            "list, each request gets all that it can use before the next one gets anything.",
+            "Do not change the three lists.",
         ),
         args=([0, 3], [(1, 4)], [(2, 9)], 8),
         result=[(0, 1), (3, 1), (1, 4), (2, 2)],
+        steps=(
+            "Decodes 0 and 3 take one token each: 6 of 8 are left.",
+            "Request 1 takes its last 4 prompt tokens: 2 are left.",
+            "Request 2 has 9 prompt tokens. It computes 2 of them in this step.",
+        ),
     ),
     hints=(
-        "Who notices first when a step leaves them out: a reader in mid-sentence, or one whose "
-        "prompt is not done yet?",
-        "Keep one number, what is left of the budget, and go through the three lists one after the "
-        "other. What may each entry use at most, and when do you stop?",
-        "A decode and a prompt differ in one thing only: how much they can use. Give each the "
-        "smaller of that and what is left, take it off, and list none that gets nothing.",
+        "Which user notices first that a step left out their request: one who is reading a text, "
+        "or one whose prompt is not finished yet?",
+        "Keep one number, the rest of the budget, and go through the three lists in order. How "
+        "many tokens may each entry use at most, and when do you stop?",
+        "A decode and a prompt differ only in how many tokens they can use. Give each one the "
+        "smaller of that number and the rest, subtract it, and skip requests that get 0.",
     ),
     right=(plan_step, token_by_token, with_queues),
-    misconceptions=MISCONCEPTIONS,
+    misconceptions=[Misconception(key, belief, examples=[way]) for key, belief, way in WRONG],
     checks=(
         ("room for all", on(Snapshot((0,), ((1, 3),), (), 8), Snapshot((4, 2), (), (), 8))),
         (
@@ -239,7 +237,7 @@ EXERCISE = Exercise(
         ("whole workloads, to the last token", whole_workloads),
     ),
     equivalent_mutants={
-        "decodes: without repeats": "an id is there once",
+        "decodes: without repeats": "an id is listed once",
         "token_budget at least 1": "it is at least 1",
         "result: reversed": "the order of the entries does not matter",
     },

@@ -1,4 +1,4 @@
-"""Requests drawn at random, to be ranked."""
+"""Requests drawn at random."""
 
 import random
 from dataclasses import replace
@@ -9,9 +9,9 @@ from nanogpt.policy_views import RequestView
 
 
 def any_requests(rng: random.Random, count: int) -> list[RequestView]:
-    """Ties in priority and arrival, and distances between them too large for any fixed weight.
+    """Requests with ties in priority and arrival, and with arrivals too far apart for any weight.
 
-    Some were admitted before; ids say nothing about the arrival.
+    Some were admitted before; ids are not in the order of arrival.
     """
     ids = rng.sample(range(60), count)
     steps = [rng.choice((rng.randrange(4), rng.randrange(40), rng.randrange(10**6))) for _ in "abc"]
@@ -36,14 +36,14 @@ def any_requests(rng: random.Random, count: int) -> list[RequestView]:
 
 
 def last_admitted(request: RequestView) -> int:
-    """The step of its last admission; of its arrival, if it was never admitted."""
+    """The step of the last admission, or of the arrival if it was never admitted."""
     return request.arrival_time if request.admitted_at is None else request.admitted_at
 
 
 def any_running(rng: random.Random) -> list[Args]:
-    """Sets in which every part of the order decides somewhere; from few to many requests.
+    """Running requests, from few to many; each part of the order decides in some of the cases.
 
-    Keys are of one number or of several, which need not be the priority and the arrival.
+    A key has one number or several, which need not be the priority and the arrival.
     """
     cases: list[Args] = []
     for index, count in enumerate((2, 2, 2, 2, 3, 3, 3, 3, 3, 3, *[4] * 15)):

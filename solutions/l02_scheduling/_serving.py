@@ -1,13 +1,14 @@
-"""A tiny scheduler held by a check: queue, KV budget and way back, in plain numbers.
+"""A small scheduler in plain numbers, with which a check tests decisions.
 
-It asks for one decision at a time and applies it itself. Its steps are those of the engine: make
-room, admit, compute, sample.
+It asks for one decision at a time and applies it. A step is the engine's: preempt, admit, compute,
+sample.
 """
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from course.harness import Rows
 from nanogpt.policies import queueing
 from nanogpt.policy_views import RequestView
 
@@ -51,7 +52,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What decides. Whatever is left out is decided by the rules."""
+    """The functions that decide; by default the reference's."""
 
     admit: Callable[[RequestView, int, int, int, int], str] = queueing.admit
     choose_victim: Callable[[list[RequestView]], int] = queueing.choose_victim
@@ -59,7 +60,7 @@ class Decisions:
 
 
 def start_over(request: RequestView) -> Way:
-    """The way back that loses the text: only the prompt is computed, nothing generated is kept."""
+    """Requeue without the text: only the prompt is computed, no generated token is kept."""
     return list(request.prompt_tokens), 0, request.arrival_time, 0
 
 
@@ -82,13 +83,13 @@ class Serving:
         self._num_computed_tokens = [0] * count
 
     def run(self, max_steps: int) -> bool:
-        """Serve to the last token, at most `max_steps` steps; whether all are done."""
+        """Serve for at most `max_steps` steps; whether all requests finished."""
         while self.unfinished and self.step < max_steps:
             self.next_step()
         return not self.unfinished
 
     def next_step(self) -> None:
-        """Make room for the decodes or else admit, then compute."""
+        """Preempt, or else admit; then compute."""
         self.diary.append({})
         jobs = self.workload.jobs
         self.waiting += [i for i, job in enumerate(jobs) if job.arrival == self.step]
@@ -118,11 +119,11 @@ class Serving:
         return self.workload.jobs[i].prompt + self._generated[i]
 
     def _kv_tokens_used(self) -> int:
-        """KV tokens in use, with those that this step is going to compute."""
+        """KV tokens in use, with those that this step will compute."""
         return sum(self._num_tokens(i) for i in [*self.active, *self.prefilling])
 
     def _make_room(self) -> bool:
-        """Preempt while the decodes do not fit; whether any had to go."""
+        """Preempt until the running requests fit; whether any was preempted."""
         found = False
         while self._kv_tokens_used() > self.workload.max_kv_tokens:
             running = [*self.active, *self.prefilling]
@@ -154,7 +155,7 @@ class Serving:
                 self._admitted_at[candidate.id] = self.step
 
     def _compute(self) -> None:
-        """One token for each decode, what is left of the token budget for the prefill."""
+        """One token per decode; the rest of the token budget goes to the prefill."""
         left = _TOKEN_BUDGET - len(self.active)
         decoding = list(self.active)
         for i in [*decoding, *self.prefilling]:
@@ -178,12 +179,15 @@ class Serving:
             self.unfinished.discard(i)
 
 
-def sawtooth(serving: Serving, max_columns: int = 18) -> str:
-    """How many tokens each request has generated after each step, and where it lost them."""
-    columns = serving.diary[:max_columns]
+def draw_run(serving: Serving) -> Rows:
+    """A run whose preempted requests start over: the workload, and the tokens after each step."""
+    columns = serving.diary[:18]
     lines = ["step      " + "".join(f"{step:3}" for step in range(len(columns)))]
     for i in range(len(serving.workload.jobs)):
         lines.append(f"request {i} " + "".join(f"{day.get(i, '.'):>3}" for day in columns))
     preempted = sum(mark == "x" for day in serving.diary for mark in day.values())
-    lines.append(f"x: preempted, {preempted} times in {serving.step} steps, and not done yet")
-    return "\n".join(lines)
+    lines.append(f"x: preempted, {preempted} times in {serving.step} steps; not finished yet")
+    return (
+        ("workload", f"{serving.workload}\na preempted request starts over"),
+        ("generated", "\n".join(lines)),
+    )

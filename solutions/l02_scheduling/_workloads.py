@@ -1,4 +1,4 @@
-"""Whole workloads: a check serves them, and shows the first wrong decision in a small one."""
+"""Whole workloads: a check serves them and shows the first wrong decision in a small one."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ from course.harness import Ask, Failure, Rows
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload
 
 MAX_STEPS = 400
+TWO_EQUAL = Workload("fcfs", 22, 8, (Job(1, 0, 10, 10), Job(2, 0, 10, 10)))
 
 
 class WrongDecision(Exception):
@@ -34,7 +35,7 @@ def judged(judge: Comparison[Any], ask: Ask) -> Callable[..., Any]:
 
 
 def first_wrong(workload: Workload, decisions: Decisions) -> tuple[int, Failure] | None:
-    """The step of the first wrong decision, and what is wrong with it; None when all are right."""
+    """The step of the first wrong decision and what is wrong with it; None if all are right."""
     serving = Serving(workload, decisions)
     try:
         serving.run(MAX_STEPS)
@@ -44,7 +45,7 @@ def first_wrong(workload: Workload, decisions: Decisions) -> tuple[int, Failure]
 
 
 def judge_workloads(decisions: Decisions, workloads: Sequence[Workload]) -> Failure | None:
-    """The first wrong decision, in the smallest workload that comes to one of the same kind."""
+    """The first wrong decision, in the smallest workload that leads to one of the same kind."""
     for workload in workloads:
         found = first_wrong(workload, decisions)
         if found is None:
@@ -81,7 +82,7 @@ def any_workloads(rng: random.Random, sizes: Sequence[int], slack: int) -> list[
 
 
 def smaller_workloads(workload: Workload) -> Iterator[Workload]:
-    """Everything earlier, one request fewer, one of its numbers or of the limits smaller."""
+    """The same workload earlier, with a request fewer, or with a smaller number or limit."""
     jobs = workload.jobs
     if first := min(job.arrival for job in jobs):
         earlier = tuple(replace(job, arrival=job.arrival - first) for job in jobs)
@@ -95,7 +96,7 @@ def smaller_workloads(workload: Workload) -> Iterator[Workload]:
                 easier = replace(job, **{field: less})
                 others = (*jobs[:i], easier, *jobs[i + 1 :])
                 yield replace(workload, jobs=others)
-                if field in ("prompt", "new"):  # a limit that binds has to shrink along
+                if field in ("prompt", "new"):  # a limit that binds shrinks too
                     budget = max(1, workload.max_kv_tokens - getattr(job, field) + less)
                     yield replace(workload, jobs=others, max_kv_tokens=budget)
     for field in ("max_kv_tokens", "slots"):

@@ -1,4 +1,4 @@
-"""Exercise 2.3: which running request gives way."""
+"""Exercise 2.3: which running request is preempted."""
 
 import random
 from collections.abc import Callable
@@ -8,19 +8,13 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
-from course.harness import Ask, Failure, Rows
+from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
-from solutions.l02_scheduling._serving import (
-    Decisions,
-    Job,
-    Serving,
-    Workload,
-    sawtooth,
-    start_over,
-)
+from solutions.l02_scheduling._serving import Decisions, Serving, draw_run, start_over
 from solutions.l02_scheduling._workloads import (
+    TWO_EQUAL,
     WrongDecision,
     any_workloads,
     judge_workloads,
@@ -31,10 +25,10 @@ from solutions.l02_scheduling._workloads import (
 
 
 def choose_victim(active: list[RequestView]) -> int:
-    """Return the id of the running request that gives way when the KV budget is short."""
-    # The least important pays. Among equals the newest does, since it has the least to recompute,
-    # and since one must never be chosen: the first in this order keeps running, so it gets
-    # done, and then the next one is first.
+    """Return the id of the running request to preempt when the KV budget is exceeded."""
+    # The last request in the queue's order. The first one is then never chosen, so it keeps its K/V
+    # and finishes, and after it the next one does. Any other rule can livelock if a preempted
+    # request starts its text over.
     last = max(active, key=lambda request: (request.key, request.arrival_time, request.id))
     return last.id
 
@@ -46,13 +40,6 @@ def by_sorting(active: list[RequestView]) -> int:
     return queue[-1].id
 
 
-def by_narrowing(active: list[RequestView]) -> int:
-    for rank in (lambda r: r.key, lambda r: r.arrival_time, lambda r: r.id):
-        highest = max(rank(request) for request in active)
-        active = [request for request in active if rank(request) == highest]
-    return active[0].id
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -61,28 +48,24 @@ def last_by(rank: Callable[[RequestView], Any]) -> Callable[[list[RequestView]],
 
 
 def last_of_all_by(rank: Callable[[RequestView], Any]) -> Callable[[list[RequestView]], int]:
-    """Among equals the last in the list."""
+    """Among equal ranks the last in the list."""
     return lambda active: sorted(active, key=rank)[-1].id
-
-
-def sorts_in_place(active: list[RequestView]) -> int:
-    active.sort(key=lambda r: (r.key, r.arrival_time, r.id))
-    return active[-1].id
 
 
 MISCONCEPTIONS = (
     Misconception(
         "not_an_id",
-        "The victim is a request.",
+        "The answer is a request.",
         lambda value: f"The answer is the `id` of one request, not {a_kind(value)}.",
         matches=lambda value: as_whole(value) is None,
         examples=((lambda active: max(active, key=lambda r: (r.key, r.arrival_time, r.id))),),
     ),
     Misconception(
         "oldest",
-        "What was admitted longest ago has had its share.",
-        "The oldest has the most to compute again, and when it comes back the others are older, so "
-        "all of them may go in turn and none gets done: among equals the newest gives way.",
+        "The request that was admitted first has had its share.",
+        "The oldest request has the most to recompute. If a preempted request starts over, two "
+        "requests preempt each other in turn and neither finishes: among equal keys, preempt the "
+        "newest.",
         last_by(lambda r: (-last_admitted(r), -r.id)),
         same_result=(
             last_by(lambda r: (-r.arrival_time, -r.id)),
@@ -91,64 +74,57 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "most_important",
-        "The first in the order is the one to take.",
-        "This is the most important request, the first in the order: the smallest key goes first, "
-        "so the largest one gives way.",
+        "The victim is the first request in the order.",
+        "This is the most important request, the first in the queue's order. The smallest key "
+        "goes first, so the victim is the request with the largest key.",
         lambda active: min(active, key=lambda r: (r.key, r.arrival_time, r.id)).id,
     ),
     Misconception(
         "ignores_key",
-        "The most recent gives way.",
-        "The key comes first: a newcomer may be the most important of all, and arrival only "
-        "decides among equal keys.",
+        "The victim is the newest request.",
+        "The key comes first: a new request may be the most important one. Arrival decides only "
+        "among equal keys.",
         last_by(lambda r: (r.arrival_time, r.id)),
     ),
     Misconception(
         "priority_not_key",
-        "Importance is the priority, whatever the policy.",
-        "The key is the rank under the policy in force; the priority counts only as far as the "
-        "policy has put it there.",
+        "The priority decides, whatever the policy.",
+        "The key is the rank under the policy in force. The priority counts only if the policy put "
+        "it into the key.",
         last_by(lambda r: (r.priority, r.arrival_time, r.id)),
     ),
     Misconception(
-        "tie_to_first",
-        "Equal is equal: the list decides.",
-        "Key and arrival are equal, so the larger id gives way: the order of the list has no say.",
-        last_by(lambda r: (r.key, r.arrival_time)),
-        same_result=(last_of_all_by(lambda r: (r.key, r.arrival_time)),),
-    ),
-    Misconception(
         "key_alone",
-        "The key says it all.",
-        "Among equal keys the latest arrival_time gives way, and then the larger id: the order of "
-        "the list has no say.",
+        "Among equal keys the order of the list decides.",
+        "Among equal keys the latest arrival_time is preempted, and among equal arrivals the "
+        "larger id. The order of the list must not matter.",
         last_by(lambda r: r.key),
-        same_result=(last_of_all_by(lambda r: r.key),),
+        same_result=(
+            last_of_all_by(lambda r: (r.key,)),
+            last_by(lambda r: (r.key, r.arrival_time)),
+            last_of_all_by(lambda r: (r.key, r.arrival_time)),
+        ),
     ),
     Misconception(
         "last_admission",
-        "The most recent is the one admitted last.",
-        "Among equal keys the arrival_time decides, which never changes: which was admitted last "
-        "is an accident of how full the memory was.",
+        "The newest request is the one admitted last.",
+        "Among equal keys the arrival_time decides, because it never changes. The time of the last "
+        "admission depends on how full the memory was.",
         last_by(lambda r: (r.key, last_admitted(r), r.id)),
     ),
     Misconception(
         "first_number_alone",
-        "A key is a number and something to break ties.",
-        "A key may hold several numbers, and which those are is the policy's affair: compare whole "
+        "Only the first number of a key counts.",
+        "A key may hold several numbers, and the policy decides what they mean: compare whole "
         "keys, as Python compares tuples.",
         last_by(lambda r: (r.key[0], r.arrival_time, r.id)),
         same_result=(last_by(lambda r: (r.key[0], r.id)),),
     ),
     Misconception(
-        "list_order",
-        "The list is in order.",
-        "The order of the list says nothing about importance: the queue's order is that of key, "
-        "arrival_time and id.",
-        lambda active: active[0].id,
-        same_result=(lambda active: active[-1].id,),
+        "in_place",
+        "The function may sort the list.",
+        examples=(lambda active: (choose_victim(active), active.sort(key=lambda r: r.id))[0],),
     ),
-    Misconception("in_place", "The list is mine to sort.", examples=(sorts_in_place,)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -161,12 +137,12 @@ def draw_victims(name: str, args: Args) -> str:
 
 
 def running(id: int, key: tuple[float, ...], **fields: Any) -> RequestView:
-    """A running request; its priority is 0 unless it is said."""
+    """A running request, of priority 0 unless `fields` has another."""
     return make_request(id, 10, key=key, **({"admitted_at": 0, "kv_tokens": 10} | fields))
 
 
 def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
-    """Liveness: each choice is applied, right or wrong, and what is preempted starts over."""
+    """Whether all finish if every choice is applied and a preempted request starts over."""
     asked: list[Args] = []
 
     def choose(active: list[RequestView]) -> int:
@@ -177,19 +153,14 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
             asked.append((active,))
         return int(chosen)  # 3.0 names request 3 as well
 
-    workload = Workload("fcfs", 22, 8, (Job(0, 0, 10, 10), Job(0, 0, 10, 10)))
-    serving = Serving(workload, Decisions(choose_victim=choose, requeue=start_over))
+    serving = Serving(TWO_EQUAL, Decisions(choose_victim=choose, requeue=start_over))
     try:
         if serving.run(60):
             return None
     except WrongDecision as wrong:
         return wrong.failure
     failure = JUDGE.judge(ask, asked) or Failure(JUDGE.idea)
-    rows: Rows = (
-        ("workload", f"{workload}\nwhat is preempted starts over, as in a simple engine"),
-        ("generated", sawtooth(serving)),
-    )
-    return Failure(failure.idea, rows + failure.example, failure.misconception)
+    return Failure(failure.idea, draw_run(serving) + failure.example, failure.misconception)
 
 
 def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
@@ -200,8 +171,8 @@ def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
 JUDGE = Comparison(
     choose_victim,
     MISCONCEPTIONS,
-    "No request may give way to one that stands behind it in the queue's order of key, "
-    "arrival_time and id.",
+    "In the order of key, arrival_time and id, no request may be preempted while a later one keeps "
+    "running.",
     evidence=any_running(random.Random(0)),
 )
 
@@ -210,41 +181,49 @@ NEWCOMER = running(1, (0, 1), arrival_time=1, admitted_at=1)
 OLD = running(3, (1,), priority=1, arrival_time=0, admitted_at=6)
 NEW = running(1, (1,), priority=1, arrival_time=4, admitted_at=5)
 TWIN = running(2, (1,), priority=1, arrival_time=4, admitted_at=5)
-FIRST, SECOND = running(50, (7,), arrival_time=0), running(9, (7,), arrival_time=1)
-# Under FCFS the key is the arrival, whatever the priorities are.
+FIRST, SECOND = running(50, (7,), arrival_time=800), running(9, (7,), arrival_time=900)
+EARLIEST, NEXT = running(5, (7,), arrival_time=0), running(2, (7,), arrival_time=1)
+# Under FCFS the key is the arrival, whatever the priority.
 FCFS_FIRST = running(3, (0,), priority=2, arrival_time=0)
 FCFS_SECOND = running(1, (5,), priority=0, arrival_time=5, admitted_at=5)
 AGED = running(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
 
 EXERCISE = Exercise(
     number=3,
-    title="Which gives way",
+    title="Choosing the victim",
     minutes=10,
     points=3,
-    part="choose_victim",
+    is_policy=True,
     task=Task(
         signature="choose_victim(active: list[RequestView]) -> int",
         rules=(
             "`active` are the running requests, at least one, in any order. Their K/V no longer "
-            "fits: return the `id` of the one whose K/V is released.",
-            "The queue has an order: by `key`, the rank under whatever policy is in force (the "
-            "smallest goes first), among equal keys by `arrival_time`, then by `id`.",
-            "No request may give way to one that stands behind it in this order. That leaves one "
-            "answer, and only with that one everything gets done.",
-            "Leave the list as it is.",
+            "fits into the budget. Return the `id` of the request to preempt.",
+            "The queue has an order: by `key`, the rank under the policy in force (the smallest "
+            "goes first), then by `arrival_time`, then by `id`.",
+            "In this order, no request may be preempted while a later one keeps running. Exactly "
+            "one answer obeys this rule. It guarantees that every request finishes, even in an "
+            "engine where a preempted request starts its text over.",
+            "Do not change the list.",
         ),
         args=([make_request(4, key=(1,)), make_request(2, key=(0,), arrival_time=3)],),
+        call="choose_victim([a, b])\n# a: id=4, key=(1,), arrival_time=0\n"
+        "# b: id=2, key=(0,), arrival_time=3",
+        steps=(
+            "b has the smaller key, so b is in front of a, although it arrived later.",
+            "Request 4 is behind request 2, so request 4 is preempted.",
+        ),
         result=4,
     ),
     hints=(
-        "Two equal requests do not fit together. Which one has more to compute again if it has to "
-        "leave, and what if they take turns at leaving?",
-        "One has to be sure never to give way, so that it gets done. Which place in the queue's "
-        "order makes sure of that, and which one is left to go?",
+        "Two requests of the same size no longer fit together. Which has more to recompute if it "
+        "is preempted, the older or the newer? What happens if they preempt each other in turn?",
+        "One request must never be preempted, so that it finishes. Which place in the queue's "
+        "order should have that guarantee, and which request is then left to preempt?",
         "Python compares tuples from the left, and `max` and `min` take a `key`. Write the "
-        "queue's order as such a key, and mind that the answer is an id.",
+        "queue's order as such a key, and return an id.",
     ),
-    right=(choose_victim, by_sorting, by_narrowing),
+    right=(choose_victim, by_sorting),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -259,13 +238,8 @@ EXERCISE = Exercise(
         (
             "equal keys",
             JUDGE.on(
-                ([OLD, NEW],),
-                ([NEW, OLD],),
-                ([NEW, TWIN, OLD],),
-                ([TWIN, NEW],),
-                ([FIRST, SECOND],),
-                ([SECOND, FIRST],),
-                ([running(50, (7,), arrival_time=800), running(9, (7,), arrival_time=900)],),
+                *((active,) for active in ([OLD, NEW], [NEW, OLD], [NEW, TWIN, OLD], [TWIN, NEW])),
+                *((active,) for active in ([FIRST, SECOND], [SECOND, FIRST], [EARLIEST, NEXT])),
             ),
         ),
         (
@@ -273,20 +247,12 @@ EXERCISE = Exercise(
             JUDGE.on(
                 ([FCFS_FIRST, FCFS_SECOND],),
                 ([FCFS_SECOND, AGED, FCFS_FIRST],),
-                (
-                    [
-                        running(i, (1, left), arrival_time=9 - left)
-                        for i, left in ((5, 2), (6, 8), (7, 5))
-                    ],
-                ),
+                ([running(i, (1, n), arrival_time=9 - n) for i, n in ((5, 2), (6, 8), (7, 5))],),
             ),
         ),
         ("any running requests", JUDGE.on_drawn(any_running)),
         ("whole workloads, to the last token", whole_workloads),
     ),
     draw_call=draw_victims,
-    equivalent_mutants={
-        "active: reversed": "the order of the list has no say",
-        "by_narrowing(): return active[{0 => -1}].id": "ids are unique: one is left",
-    },
+    equivalent_mutants={"active: reversed": "the order of the list does not matter"},
 )

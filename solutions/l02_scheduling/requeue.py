@@ -1,36 +1,28 @@
-"""Exercise 2.4: how a preempted request goes back to wait."""
+"""Exercise 2.4: what a preempted request takes back to the queue."""
 
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from course.calling.plain_values import as_items, as_whole
-from course.checks.comparing import Args, Comparison, a_kind
+from course.calling.plain_values import as_items
+from course.checks.comparing import Args, Comparison
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import last_admitted
-from solutions.l02_scheduling._serving import (
-    Decisions,
-    Job,
-    Serving,
-    Way,
-    Workload,
-    sawtooth,
-    start_over,
-)
-from solutions.l02_scheduling._workloads import any_workloads, first_wrong, judge_workloads, judged
+from solutions.l02_scheduling._serving import Decisions, Serving, Way, draw_run, start_over
+from solutions.l02_scheduling._workloads import TWO_EQUAL, first_wrong, judged
 
 # --- right answers ------------------------------------------------------------------------------
 
 
 def requeue(request: RequestView) -> tuple[list[int], int, int, int]:
     """Return `(tokens, num_computed_tokens, arrival, num_generated)` of a preempted request."""
-    # Only the K/V is gone. The text is known, prompt and generated alike, and computing it again
-    # gives the same K/V; so the request goes on where it stopped, from the place it always had.
+    # Only the K/V is gone. Prompt and generated tokens are known, and recomputing them gives the
+    # same K/V, so the request continues where it stopped and keeps its place in the queue.
     tokens = [*request.prompt_tokens, *request.generated_tokens]
     return tokens, 0, request.arrival_time, len(request.generated_tokens)
 
@@ -62,54 +54,28 @@ def resuming(
     arrival: Callable[[RequestView], Any] = lambda r: r.arrival_time,
     num_generated: Callable[[RequestView], int] = lambda r: len(r.generated_tokens),
 ) -> Callable[[RequestView], Any]:
-    """Right but for the things that are given."""
+    """The right answer, with one of its four values replaced."""
     return lambda r: (tokens(r), num_computed_tokens(r), arrival(r), num_generated(r))
 
 
 def not_four(value: Any) -> bool:
     four = as_items(value)
-    return four is None or len(four) != 4
-
-
-def wrong_type(four: Any) -> str:
-    """What is said of the first of the four that holds no whole numbers; "" if all of them do."""
-    for token in four[0]:
-        if as_whole(token) is None:
-            return f"tokens holds whole numbers; one of these is {a_kind(token)}."
-    for name, part in zip(
-        ("num_computed_tokens", "arrival", "num_generated"), four[1:], strict=True
-    ):
-        if as_whole(part) is None:
-            return f"{name} is a whole number (an int); this is {a_kind(part)}."
-    return ""
+    return four is None or len(four) != 4 or as_items(four[0]) is None
 
 
 MISCONCEPTIONS = (
     Misconception(
         "not_four",
-        "What it computes and from where.",
-        "Return four things: `return tokens, num_computed_tokens, arrival, num_generated`.",
+        "The queue needs only the tokens and where to start.",
+        "Return a list of tokens and three numbers: `return tokens, num_computed_tokens, arrival, "
+        "num_generated`.",
         matches=not_four,
-        examples=(lambda r: (text(r), 0),),
-    ),
-    Misconception(
-        "tokens_not_a_list",
-        "How many tokens there are is all that the scheduler has to know.",
-        lambda four: f"tokens is a list of token ids; this is {a_kind(four[0])}.",
-        matches=lambda four: as_items(four[0]) is None,
-        examples=(resuming(tokens=lambda r: r.num_tokens),),
-    ),
-    Misconception(
-        "wrong_type",
-        "A place in the queue may be a word.",
-        wrong_type,
-        matches=lambda four: wrong_type(four) != "",
-        examples=(resuming(arrival=lambda r: str(r.arrival_time)),),
+        examples=(lambda r: (text(r), 0), resuming(tokens=lambda r: r.num_tokens)),
     ),
     Misconception(
         "keeps_computed",
-        "What was computed is computed.",
-        "The K/V has been released, that of the prompt too, so no token is computed any more: "
+        "Computed tokens stay computed.",
+        "The K/V has been released, the prompt's too, so no token counts as computed: "
         "num_computed_tokens goes back to 0.",
         resuming(num_computed_tokens=lambda r: r.kv_tokens),
         same_result=(
@@ -119,48 +85,48 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "loses_its_place",
-        "Arrival is when it was last admitted.",
-        "It queues with the arrival_time that it always had: to take its admission for its "
-        "arrival sends it behind all that came in the meantime.",
+        "A preempted request arrived when it was last admitted.",
+        "A request queues with its own arrival_time. With its admission time it would queue behind "
+        "every request that arrived in the meantime.",
         resuming(arrival=lambda r: r.admitted_at),
     ),
     Misconception(
         "to_the_front",
-        "What was preempted goes to the front.",
-        "It goes back to its own place, not to the front: nothing that arrived before it should be "
-        "overtaken.",
+        "A preempted request goes to the front of the queue.",
+        "A preempted request goes back to its own place, not to the front: it must not overtake "
+        "requests that arrived before it.",
         resuming(arrival=lambda r: 0),
     ),
     Misconception(
         "restarts",
-        "Recompute means to start over.",
-        "Only the K/V is gone: the text is kept, since its reader has seen it, and a request that "
-        "starts over gets no further when the memory is short again.",
+        "Recompute means that the text starts over.",
+        "Only the K/V is gone. The user has seen the text, so it is kept. And a request that "
+        "starts over makes no progress if it is preempted again and again.",
         start_over,
     ),
     Misconception(
         "orphans",
-        "A prefill computes the prompt; generated tokens are there already.",
-        "The generated tokens lost their K/V as well: left out of `tokens`, they would be part of "
-        "the text and the model would never see them.",
+        "A prefill computes only the prompt.",
+        "The generated tokens lost their K/V too. If they are missing from `tokens`, they stay in "
+        "the text without K/V, and the model never attends to them.",
         resuming(tokens=lambda r: r.prompt_tokens),
     ),
     Misconception(
         "forgets_count",
         "The generated tokens are part of the prompt now.",
-        "The generated tokens still count: with num_generated 0 it would generate all of "
-        "max_new_tokens once more.",
+        "The generated tokens still count: with num_generated 0 the request would generate "
+        "max_new_tokens more.",
         resuming(num_generated=lambda r: 0),
     ),
     Misconception(
         "counts_everything",
-        "num_generated is how many tokens it has.",
+        "num_generated counts all tokens.",
         "num_generated counts only the generated tokens, not the prompt.",
         resuming(num_generated=lambda r: r.num_tokens),
     ),
     Misconception(
         "drops_the_newest",
-        "The newest token has no K/V, so it does not count yet.",
+        "The newest token has no K/V yet, so it does not count.",
         "The newest token has no K/V yet, but it is part of the text: keep it and compute it.",
         resuming(
             tokens=lambda r: r.prompt_tokens + r.generated_tokens[:-1],
@@ -182,7 +148,7 @@ def draw_resume(name: str, args: Args) -> str:
 
 
 def any_resumed(rng: random.Random, count: int) -> list[Args]:
-    """Requests preempted at any moment, those with few tokens first."""
+    """Requests preempted at any moment, short ones first."""
     cases: list[Args] = []
     for _ in range(count):
         new = rng.randint(1, 8)
@@ -200,66 +166,66 @@ def any_resumed(rng: random.Random, count: int) -> list[Args]:
 
 
 def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
-    """The victim is the one that was admitted first, which is bad luck and no excuse."""
+    """Each text must be kept even under a bad rule: the first admitted request is the victim."""
 
     def unlucky(active: list[RequestView]) -> int:
         return min(active, key=lambda request: (last_admitted(request), request.id)).id
 
-    workload = Workload("fcfs", 22, 8, (Job(1, 0, 10, 5), Job(2, 0, 10, 5)))
-    found = first_wrong(workload, Decisions(choose_victim=unlucky, requeue=judged(JUDGE, ask)))
+    found = first_wrong(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=judged(JUDGE, ask)))
     if found is None:
         return None
     failure = found[1]
     rows: Rows = ()
     if failure.misconception == "restarts":
-        restarting = Serving(workload, Decisions(choose_victim=unlucky, requeue=start_over))
+        restarting = Serving(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=start_over))
         restarting.run(60)
-        rows = (("workload", str(workload)), ("generated", sawtooth(restarting)))
+        rows = draw_run(restarting)
     return Failure(failure.idea, rows + failure.example, failure.misconception)
-
-
-def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
-    decisions = Decisions(requeue=judged(JUDGE, ask))
-    return judge_workloads(decisions, any_workloads(rng, (2, 3, 4, 6), slack=5))
 
 
 JUDGE = Comparison(
     requeue,
     MISCONCEPTIONS,
-    "Only the K/V is gone: say what has to be computed again for it, and keep everything else as "
-    "it was.",
+    "Only the K/V is gone: say which tokens must be computed again, and keep everything else.",
     evidence=any_resumed(random.Random(0), 20),
 )
 
 EXERCISE = Exercise(
     number=4,
-    title="Preemption back to waiting",
+    title="Requeueing a preempted request",
     minutes=8,
     points=2,
-    part="requeue",
+    is_policy=True,
     task=Task(
         signature="requeue(request: RequestView) -> tuple[list[int], int, int, int]",
         rules=(
-            "`request` was preempted: all of its K/V has been released. Return `(tokens, "
-            "num_computed_tokens, arrival, num_generated)`, with which it goes back to wait.",
-            "`tokens` is the list of the tokens whose K/V it computes when it is admitted again, "
-            "in the order of the text, and `num_computed_tokens` says how many of them are "
-            "computed already.",
-            "`arrival` is the arrival time that it queues with. `num_generated` says how many of "
-            "its generated tokens it keeps, so that its text goes on after them.",
+            "`request` is being preempted: all of its K/V is released. Return `(tokens, "
+            "num_computed_tokens, arrival, num_generated)`, the state with which it waits.",
+            "`tokens` lists the tokens whose K/V it computes when it is admitted again, in the "
+            "order of the text. `num_computed_tokens` says how many of them have K/V already.",
+            "`arrival` is the arrival time with which it queues. `num_generated` is the number of "
+            "its generated tokens that it keeps; its text continues after them.",
             "`request` has `prompt_tokens` and `generated_tokens` (tuples), `arrival_time`, "
-            "`admitted_at` and `kv_tokens` (how many it held until now). Its reader has seen the "
-            "generated tokens.",
+            "`admitted_at` and `kv_tokens` (its KV tokens until now). The user has already seen "
+            "the generated tokens.",
         ),
         args=(make_request(0, 3, arrival_time=2, admitted_at=4, kv_tokens=2),),
+        call="requeue(request)\n# prompt_tokens=(1, 2, 3), generated_tokens=(), arrival_time=2,\n"
+        "# admitted_at=4, kv_tokens=2: preempted in the middle of its prefill",
+        steps=(
+            "It needs the K/V of its known tokens again: 1, 2 and 3.",
+            "The K/V of its first two tokens has been released, so 0 tokens are computed.",
+            "It arrived at step 2, and preemption does not change that.",
+            "It had generated no token, so it keeps 0.",
+        ),
         result=([1, 2, 3], 0, 2, 0),
     ),
     hints=(
         "What is lost when the K/V is released, and what is still known?",
-        "The text is known, and its reader has seen it. Of how many of its tokens is there any "
-        "K/V now, and so from which one on must it be computed?",
-        "Go through the four values for a request with prompt [1, 2] and generated [7] that "
-        "arrived in step 5 and was admitted in step 9. Which of them did preemption change?",
+        "The text is known, and the user has seen it. How many of its tokens have K/V now? So "
+        "from which token on must it be computed?",
+        "Work out the four values for a request with prompt [1, 2] and generated [7] that arrived "
+        "at step 5 and was admitted at step 9. Which of them did preemption change?",
     ),
     right=(requeue, by_adding, by_appending),
     misconceptions=MISCONCEPTIONS,
@@ -268,12 +234,11 @@ EXERCISE = Exercise(
             "preempted before its first token",
             JUDGE.on(
                 (make_request(0, 5, arrival_time=2, admitted_at=3, kv_tokens=4),),
-                (make_request(0, 3, arrival_time=4, admitted_at=7, kv_tokens=0),),
+                (make_request(0, 3, arrival_time=40, admitted_at=70, kv_tokens=0),),
             ),
         ),
         ("two equal requests, to the last token", two_equal),
-        ("preempted at any moment", JUDGE.on_drawn(lambda rng: any_resumed(rng, 40))),
-        ("whole workloads, to the last token", whole_workloads),
+        ("any preempted request", JUDGE.on_drawn(lambda rng: any_resumed(rng, 40))),
     ),
     draw_call=draw_resume,
 )

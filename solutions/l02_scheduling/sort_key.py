@@ -18,9 +18,9 @@ from solutions.l02_scheduling._requests import any_requests, last_admitted
 
 
 def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
-    """Return the request's rank in the queue: a tuple of numbers, the smallest goes first."""
-    # Tuples compare from the left, so the first number decides and the next one breaks ties. The
-    # arrival never changes, also not when the request comes back to the queue a second time.
+    """Return the request's rank in the queue: a tuple of numbers; the smallest goes first."""
+    # Tuples compare from the left: the first number decides, the next one breaks ties. The arrival
+    # never changes, not even when a preempted request comes back to the queue.
     if policy == "fcfs":
         return (request.arrival_time,)
     if policy == "priority":
@@ -49,12 +49,12 @@ def from_a_table(policy: str, request: RequestView) -> tuple[float, ...]:
 
 
 def under_priority(rank: Callable[[RequestView], Any]) -> Callable[[str, RequestView], Any]:
-    """Right but for the rank under "priority"."""
+    """The right answer, but with another rank under "priority"."""
     return lambda policy, r: rank(r) if policy == "priority" else sort_key(policy, r)
 
 
 def with_arrival(arrival: Callable[[RequestView], Any]) -> Callable[[str, RequestView], Any]:
-    """Right but for what is taken as the arrival."""
+    """The right answer, but with another arrival."""
     return lambda policy, r: (*sort_key(policy, r)[:-1], arrival(r))
 
 
@@ -64,17 +64,17 @@ def weighed(weight: int) -> Callable[[str, RequestView], Any]:
 
 UNKNOWN_POLICY = Misconception(
     "unknown_policy",
-    "An unknown policy has no rank: None.",
-    "There is no policy of that name: raise a ValueError, or a typing error in a setting goes "
-    "unnoticed and decides which waits.",
+    "The rank under an unknown policy is None.",
+    "There is no policy of that name: raise a ValueError. Otherwise a typing error in a setting "
+    "silently decides the order of the queue.",
     examples=((lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None),),
 )
 WRONG_ERROR = Misconception(
     "wrong_error",
     "Any error will do for an unknown policy.",
     lambda error: (
-        f"An unknown policy is a wrong value and deserves a ValueError; {error} looks like a "
-        "mistake in your own code."
+        f"An unknown policy is a wrong value, so raise a ValueError; {error} looks like a mistake "
+        "in your own code."
     ),
     examples=(
         (
@@ -90,34 +90,34 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "not_numbers",
-        "The rank says what it is.",
+        "The rank begins with the name of its policy.",
         examples=(lambda policy, r: (policy, *sort_key(policy, r)),),
     ),
     Misconception(
         "priority_sign",
-        "A high priority is a large number.",
+        "A more important request has a larger priority number.",
         "Priority 0 is the most important and the smallest rank goes first: take the priority as "
         "it is, without a minus.",
         under_priority(lambda r: (-r.priority, r.arrival_time)),
     ),
     Misconception(
         "last_admission",
-        "What comes back queues as of its last admission.",
-        "A request keeps the place that its arrival gave it: its last admission says nothing about "
-        "how long its reader has waited.",
+        "A preempted request's place in the queue is set by its last admission.",
+        "A request keeps the place that its arrival gave it. Its last admission does not say how "
+        "long its user has waited.",
         with_arrival(last_admitted),
         same_result=(with_arrival(lambda r: r.admitted_at),),
     ),
     Misconception(
         "arrival_first",
-        "Order of arrival, and priority among those that arrive together.",
+        "Arrival decides, and priority only breaks ties.",
         'Under "priority" the priority decides and the arrival breaks ties: tuples compare from '
         "the left.",
         under_priority(lambda r: (r.arrival_time, r.priority)),
     ),
     Misconception(
         "ignores_policy",
-        "Priorities count under every policy.",
+        "Priority counts under every policy.",
         'Priorities count only under "priority", and there they come first: look at what `policy` '
         "says.",
         lambda policy, r: sort_key("priority", r),
@@ -125,22 +125,22 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_tie_break",
-        "The priority is the whole rank.",
+        "The priority is enough.",
         "Among equal priorities the earlier arrival goes first, so the rank needs a second number.",
         under_priority(lambda r: (r.priority,)),
     ),
     Misconception(
         "weighed",
-        "A level of priority is worth ten steps.",
-        "One number cannot hold both: whatever a level is worth, a request that arrived early "
-        "enough overtakes a more important request, and here it never may.",
+        "One priority level is worth ten steps of waiting.",
+        "One number cannot hold both. Whatever a level is worth, a request that arrived early "
+        "enough would overtake a more important one, and that must never happen here.",
         weighed(10),
         same_result=(weighed(100), weighed(1000)),
     ),
     Misconception(
         "by_id",
-        "What came first has the smaller id.",
-        "Ids are names: they say nothing about which came first.",
+        "The request that arrived first has the smaller id.",
+        "Ids are names: they say nothing about which request arrived first.",
         with_arrival(lambda r: r.id),
         same_result=(under_priority(lambda r: (r.priority, r.id)),),
     ),
@@ -179,48 +179,54 @@ def unknown_policy(ask: Ask, rng: random.Random) -> Failure | None:
 JUDGE = Ranking(
     sort_key,
     MISCONCEPTIONS,
-    "The smaller rank goes first: look at what decides under this policy, and at what breaks a "
-    "tie.",
+    "The smaller rank goes first: look at which number decides under this policy, and which one "
+    "breaks ties.",
     evidence=any_queues(random.Random(0), 2),
 )
 
 OLD = make_request(0, priority=2, arrival_time=0)
 IMPORTANT = make_request(1, priority=0, arrival_time=1)
-# However early the less important one came, and however unimportant it is.
+# The less important request arrived much earlier.
 EARLY = make_request(3, priority=9, arrival_time=0)
 LATE = make_request(1, priority=8, arrival_time=2 * 10**12)
 LONG = make_request(0, priority=1, arrival_time=2, max_new_tokens=30)
 SHORT = make_request(1, priority=1, arrival_time=5, max_new_tokens=3)
 BACK = make_request(0, priority=1, arrival_time=2, admitted_at=9, generated=3)
 NEW = make_request(1, priority=1, arrival_time=6)
-SAME_FOR_ALL = "it is the same for every request and changes no order"
+SAME_FOR_ALL = "it is the same for every request, so no order changes"
 
 EXERCISE = Exercise(
     number=1,
-    title="Which goes first",
+    title="The rank of a request",
     minutes=6,
     points=1,
-    part="sort_key",
+    is_policy=True,
     task=Task(
         signature="sort_key(policy: str, request: RequestView) -> tuple[float, ...]",
         rules=(
-            "Returns the rank of `request` in the queue: a tuple of numbers. The smallest goes "
+            "Return the rank of `request` in the queue: a tuple of numbers. The smallest rank goes "
             "first, and tuples compare from the left.",
             'Under "fcfs" requests go in order of arrival. Under "priority" they go by '
-            "`request.priority`, 0 before 1 before 2, and among equals in order of arrival.",
+            "`request.priority`, 0 before 1 before 2, and among equal priorities in order of "
+            "arrival.",
             "For any other policy raise a `ValueError`.",
-            "`request.arrival_time` is the step in which the request arrived, "
-            "`request.admitted_at` the step in which it last left the queue (None: never).",
+            "`request.arrival_time` is the step at which the request arrived. "
+            "`request.admitted_at` is the step at which it last left the queue (None: never).",
         ),
         args=("fcfs", make_request(0, priority=2, arrival_time=5)),
+        call='sort_key("fcfs", request)    # priority=2, arrival_time=5',
+        steps=(
+            "Under FCFS only the arrival decides, so the rank is one number: 5.",
+            "A request that arrived at step 4 has the rank (4,) and goes first, because 4 < 5.",
+        ),
         result=(5,),
     ),
     hints=(
         "Tuples compare from the left. Which number decides, and which one only breaks ties?",
-        "Under fcfs one number is enough. Under priority it takes two, and 0 is the most "
-        "important priority while the smallest rank goes first: does anything need a minus?",
-        "Three branches, one per policy and one for the rest. Write each rank for a request of "
-        "priority 1 that arrived in step 5 before you write the code.",
+        "Under FCFS one number is enough. Under priority you need two. Priority 0 is the most "
+        "important, and the smallest rank goes first: does either number need a minus?",
+        "Three branches: one per policy and one for the rest. Before you write the code, write "
+        "each rank for a request of priority 1 that arrived at step 5.",
     ),
     right=(sort_key, with_match, from_a_table),
     misconceptions=MISCONCEPTIONS,
@@ -232,7 +238,7 @@ EXERCISE = Exercise(
         ("far apart", JUDGE.on(under("priority", EARLY, LATE), under("fcfs", EARLY, LATE))),
         ("equal priorities", JUDGE.on(under("priority", LONG, SHORT))),
         (
-            "a request that comes back",
+            "a preempted request",
             JUDGE.on(under("priority", BACK, NEW), under("fcfs", BACK, NEW)),
         ),
         ("a policy that does not exist", unknown_policy),

@@ -1,4 +1,4 @@
-"""Exercise 2b.1: a rank that waiting makes up for."""
+"""Exercise 2b.1: a rank in which waiting counts."""
 
 import random
 import time
@@ -21,9 +21,9 @@ from nanogpt.policy_views import RequestView
 
 
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first."""
-    # Times rate: rate * priority + arrival_time - now. The last term is the same for all, so it
-    # moves all ranks alike and changes no order: leave it out, and the rest stands still.
+    """Return a rank in which waiting counts, a tuple of numbers; the smallest rank goes first."""
+    # Times rate, the formula is rate * priority + arrival_time - now. The last term is the same for
+    # all requests, so it changes no order. Without it the rank never changes.
     return (request.arrival_time + rate * request.priority,)
 
 
@@ -44,15 +44,15 @@ def waited_until(now: Callable[[RequestView], float]) -> Callable[[RequestView, 
 
 
 def worth(steps: float) -> Callable[[RequestView, float], Any]:
-    """A level is always worth so many steps."""
+    """Ranks in which a level is always worth this many steps."""
     return lambda r, rate: (r.arrival_time + steps * r.priority,)
 
 
 CHANGES = Misconception(
     "changes",
-    "The rank is worked out with the time it is now.",
-    "The rank of a request that stays in the heap must not change, or the heap is in order for "
-    "ranks that are no longer true: use neither a clock nor its progress.",
+    "The rank may use the current time.",
+    "The rank of a request in the heap must not change, because the heap is ordered by the old "
+    "ranks. Use neither a clock nor the progress of the request.",
     examples=((waited_until(lambda r: time.perf_counter())),),
 )
 MISCONCEPTIONS = (
@@ -64,49 +64,49 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "sign",
-        "Waiting lowers the rank, so minus.",
-        "A larger number is a less important priority, which has to push the rank back: add it, do "
-        "not take it away.",
+        "Waiting lowers the rank, so I subtract the priority.",
+        "A larger number is a less important priority, so it must increase the rank: add it, do "
+        "not subtract it.",
         lambda r, rate: (r.arrival_time - rate * r.priority,),
     ),
     Misconception(
         "waiting_hurts",
-        "Priority minus arrival.",
-        "What arrived earlier has waited longer, and waiting has to help: the rank grows with the "
-        "arrival.",
+        "The rank is priority minus arrival.",
+        "A request that arrived earlier has waited longer and must go first, so the rank grows "
+        "with the arrival.",
         lambda r, rate: (rate * r.priority - r.arrival_time,),
     ),
     Misconception(
         "rate_upside_down",
-        "rate levels for every step of waiting.",
-        "`rate` steps of waiting make up for one level of priority, not one step for `rate` "
+        "Each step of waiting is worth rate levels.",
+        "`rate` steps of waiting are worth one level of priority. Here one step is worth `rate` "
         "levels.",
         lambda r, rate: (r.priority + rate * r.arrival_time,),
     ),
     Misconception(
         "no_ageing",
-        "Priority, then arrival.",
-        "Here priority always wins, however long a request has waited: one number has to hold "
-        "both, so that they can make up for each other.",
+        "Priority first, then arrival.",
+        "Here priority always wins, however long a request has waited. Combine both in one number, "
+        "so that waiting can make up for priority.",
         lambda r, rate: (r.priority, r.arrival_time),
     ),
     Misconception(
         "ignores_rate",
-        "One step is one level.",
-        "A level is worth `rate` steps of waiting: here it is worth the same at every rate.",
+        "One step of waiting is worth one level.",
+        "A level is worth `rate` steps of waiting. Here it is worth the same at every rate.",
         worth(1),
         same_result=(worth(10),),
     ),
     Misconception(
         "whole_levels",
-        "Only whole levels count.",
-        "Every step of waiting counts, not only when a whole level is full: do not round.",
+        "Only whole levels of waiting count.",
+        "Every step of waiting counts, not only whole levels: do not round.",
         lambda r, rate: (r.priority + r.arrival_time // rate,),
         same_result=(lambda r, rate: (r.priority + r.arrival_time // rate, r.arrival_time),),
     ),
     Misconception(
         "rounds",
-        "Ranks are whole numbers.",
+        "A rank is a whole number.",
         "The rate need not be a whole number, and neither need the rank: do not round.",
         lambda r, rate: (r.arrival_time + round(rate * r.priority),),
         same_result=(
@@ -120,7 +120,7 @@ MISCONCEPTIONS = (
 
 
 def any_aged(rng: random.Random, rates: Sequence[float]) -> list[list[Args]]:
-    """A queue for each rate, some of them long ago."""
+    """One queue for each rate, with arrivals over short and long times."""
     queues: list[list[Args]] = []
     for rate in rates:
         longest = rng.choice((6, 40, 40, 2000))
@@ -144,7 +144,7 @@ def at_rate(rate: float, *told: tuple[int, int]) -> list[Args]:
     ]
 
 
-# Rates that are no whole numbers, high levels, slow ageing: where rounding shows for certain.
+# Fractional rates, high levels, slow ageing: rounding shows here for certain.
 UNEVEN = (
     at_rate(2.5, (2, 0), (0, 4), (0, 6), (12, 0)),
     at_rate(0.5, (4, 0), (0, 1), (0, 3)),
@@ -152,26 +152,26 @@ UNEVEN = (
     at_rate(1 / 3, (4, 0), (0, 1), (0, 2), (30, 0)),
     at_rate(7.25, (1, 0), (0, 7), (0, 8), (11, 3)),
     at_rate(4, (9, 0), (8, 3)),
-    # In the same level, the later arrival goes first; and two that are a thousandth apart.
+    # The later arrival goes first within a level; and two ranks that are a thousandth apart.
     at_rate(4, (0, 4), (1, 3)),
     at_rate(1000, (2, 1), (2, 2)),
-    # Very slow and very fast ageing, where a few digits are not enough.
+    # Very slow and very fast ageing, for which a few digits are not enough.
     at_rate(10**7, (2, 1), (2, 2), (1, 10**7)),
     at_rate(0.0001, (2, 3), (1, 3)),
 )
 
 
 def same_rank_again(ask: Ask, rng: random.Random) -> Failure | None:
-    """Asked again, also after the request has got on, the rank is the one that is in the heap.
+    """Asked again, also after the request has made progress, the rank is the same.
 
-    A rank made of the time in whole seconds is a large number and may take a second to change.
+    A rank made of whole seconds of a clock is a large number and may take a second to change.
     """
     new = make_request(0, priority=2, arrival_time=3)
     later = replace(new, admitted_at=9, generated_tokens=(70, 71), kv_tokens=5)
     first, problem = ask(new, 4), JUDGE.judge(ask, [[(new, 4)]])
     if problem:
         return problem
-    asked = [(new, "asked again", 0.0), (later, "asked when it has run for a while", 0.0)]
+    asked = [(new, "asked again", 0.0), (later, "asked after it has run for a while", 0.0)]
     if any(abs(as_number(number) or 0) >= 10**4 for number in as_items(first) or ()):
         asked.append((new, "asked a second later", 1.1))
     for request, when, wait_s in asked:
@@ -190,51 +190,59 @@ def same_rank_again(ask: Ask, rng: random.Random) -> Failure | None:
 JUDGE = Ranking(
     aged_key,
     MISCONCEPTIONS,
-    "At every step the order is that of `priority - (now - arrival_time) / rate`, and the rank has "
-    "to give the same order without `now`.",
+    "At every step the order must be that of `priority - (now - arrival_time) / rate`. Your "
+    "rank must give the same order without `now`.",
     evidence=[*any_aged(random.Random(0), (4, 3, 10)), *UNEVEN],
 )
 
 EXERCISE = Exercise(
     number=1,
-    title="A priority that ages",
+    title="A rank in which waiting counts",
     minutes=8,
     points=2,
     task=Task(
         signature="aged_key(request: RequestView, rate: float) -> tuple[float, ...]",
         rules=(
-            "Returns a rank for `request`: a tuple of numbers, the smallest goes first.",
-            "At any step `now`, requests go in the order of `priority - (now - arrival_time) / "
-            "rate`: every `rate` steps of waiting are worth one level. `rate` is above 0 and need "
-            "not be a whole number. Where that is equal, either may go first.",
-            "The rank is asked for once, when the request is pushed on the heap, and stays there. "
-            "So it must not change as time passes: nothing tells you `now`.",
-            "Any rank will do that gives this order.",
+            "`request.priority` is 0 for the most important requests, and `request.arrival_time` "
+            "is a step. Returns the rank of `request`, a tuple of numbers; the smallest rank goes "
+            "first.",
+            "At every step `now`, requests go in the order of `priority - (now - arrival_time) / "
+            "rate`: `rate` steps of waiting are worth one level. `rate` is above 0 and need not be "
+            "a whole number. If two requests are equal, either may go first.",
+            "The function is called once, when the request is pushed on the heap, and is not told "
+            "`now`. So the rank must not change as time passes.",
+            "Every rank that gives this order is right.",
         ),
         args=(make_request(0, priority=0, arrival_time=6), 4),
+        call="aged_key(RequestView(priority=0, arrival_time=6, ...), 4)",
         result=(6,),
+        steps=(
+            "At step 10 the formula gives 0 - (10 - 6) / 4 = -1, at step 14 it gives -2.",
+            "For a request of priority 1 that arrived at step 2 it gives -1 and -2 at these steps. "
+            "The two are equal at every step, so they may have the same rank.",
+        ),
     ),
     hints=(
-        "priority - (now - arrival_time) / rate changes at every step. By how much, and for which "
-        "requests?",
-        "What changes by the same amount for all changes no order. Which part of the formula is "
-        "that?",
-        "Write the formula as a sum of three terms and strike the one that is the same for all. "
-        "Multiplying what is left by `rate` changes no order either.",
+        "`priority - (now - arrival_time) / rate` changes at every step. By how much, and is that "
+        "the same for all requests?",
+        "A change by the same amount for all requests changes no order. Which part of the formula "
+        "causes it?",
+        "Write the formula as a sum of three terms and delete the one that is the same for all "
+        "requests. Multiplying the rest by `rate` changes no order either.",
     ),
     right=(aged_key, in_levels, as_a_later_arrival),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("the same rank again", same_rank_again),
-        ("two that arrive together", JUDGE.on(at_rate(4, (0, 5), (2, 5)))),
+        ("two requests that arrive together", JUDGE.on(at_rate(4, (0, 5), (2, 5)))),
         (
-            "one that has waited",
+            "a request that has waited",
             JUDGE.on(
                 at_rate(4, (2, 0), (0, 7)),
                 [(make_request(0, priority=2), 4), (make_request(2, arrival_time=9), 4)],
             ),
         ),
-        ("rates that are no whole numbers", JUDGE.on(*UNEVEN)),
+        ("fractional rates", JUDGE.on(*UNEVEN)),
         ("any rate", JUDGE.on_drawn(lambda rng: any_aged(rng, (1, 2, 0.5, 4, 2.5, 10, 7, 16)))),
     ),
     draw_call=draw_ranked,

@@ -1,4 +1,4 @@
-"""The columns of a padded step, and masks over them: by rules, in drawings, and wrong ideas."""
+"""The columns of a padded step, masks made from rules about them, and drawings of masks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import Args
-from course.checks.fusing import Changed, cell, diagonal_ideas, grid, mask_forms
-from course.exercise import Function, Misconception
+from course.checks.fusing import cell, grid
 from course.harness import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedRow:
-    """Where one row of a padded step has its tokens: S columns of past, then T new ones."""
+    """The columns of one row of a padded step: S columns of past, then T new ones."""
 
     past: int
     new: int
@@ -46,7 +45,7 @@ Rule = Callable[[PaddedRow, int, int], bool]  # row, query column, key column ->
 
 
 def seeing(rule: Rule) -> Callable[[list[int], list[int]], Tensor]:
-    """The mask (B, T, S + T) in which each cell is what the rule says."""
+    """The mask (B, T, S + T) whose cells the rule decides."""
 
     def mask(contexts: list[int], scheduled: list[int]) -> Tensor:
         queries, keys = range(max(scheduled)), range(max(contexts) + max(scheduled))
@@ -57,66 +56,22 @@ def seeing(rule: Rule) -> Callable[[list[int], list[int]], Tensor]:
 
 
 def sees(row: PaddedRow, query: int, key: int, by: int = 0) -> bool:
-    """The right rule, or one with its diagonal moved to the right by `by`; padding sees nothing."""
+    """The right rule, its diagonal moved right by `by` columns; padding sees nothing."""
     at, end = row.key(key), row.query(query)
     return at is not None and end is not None and at <= end + by
 
 
 def new_padding_seen(row: PaddedRow, query: int, key: int) -> bool:
-    """Causal among the new columns, their padding forgotten; the past as it should be."""
+    """The right rule for the past; among the new columns only causal, so padding is visible."""
     if key < row.longest_past:
         return row.key(key) is not None
     return key - row.longest_past <= query
 
 
 def new_on_the_left(row: PaddedRow, query: int, key: int) -> bool:
-    """As if the new tokens stood at the left end of their columns."""
+    """The right rule, had the new tokens been at the left end of their columns."""
     column = key - row.longest_past
     return row.key(key) is not None if column < 0 else column < row.new and column <= query
-
-
-# --- wrong ideas --------------------------------------------------------------------------------
-
-NEW_PADDING_SEEN = (
-    "Padding among the new tokens is fed as token 0 at position 0 and gets a key and a value like "
-    "any other: a token that is not kept from it attends to it."
-)
-RIGHT_PADDED = (
-    "The tokens stand at the right end of a row and the padding in front of them; here the mask "
-    "takes the first columns for the tokens."
-)
-
-
-def padded_forms(changed: Changed, shape: str, *shapes: Misconception) -> tuple[Misconception, ...]:
-    """Masks that are none of a batch; `shape` is that of one row, as the sentence has it."""
-    return mask_forms(
-        changed,
-        Misconception(
-            "no_batch",
-            "One mask serves all rows.",
-            f"This is one mask ({shape}) for the whole batch, but each row has padding of its own: "
-            f"the mask is (B, {shape}).",
-            matches=lambda got, wanted: got.shape == wanted.shape[1:],
-            examples=(changed(lambda mask: mask[0]),),
-        ),
-        *shapes,
-    )
-
-
-def padded_ideas(changed: Changed, seeing: Callable[[Rule], Function]) -> tuple[Misconception, ...]:
-    """Who sees what, whether there is a past or not."""
-    return (
-        Misconception(
-            "not_causal",
-            "A mask is there to hide padding.",
-            "Padding is hidden, but the tokens of a chunk come in together, so each of them also "
-            "sees the later ones of its own chunk.",
-            seeing(lambda row, query, key: row.key(key) is not None),
-        ),
-        *diagonal_ideas(
-            changed, lambda by: seeing(lambda row, query, key: sees(row, query, key, by))
-        ),
-    )
 
 
 # --- judging ------------------------------------------------------------------------------------
@@ -129,7 +84,7 @@ def real_rows(mask: Tensor, scheduled: list[int]) -> Tensor:
 
 
 def explain_mask(lengths: Args, wanted: Tensor, got: Tensor) -> Rows:
-    """The first row of the batch in which a real query sees something else than it should."""
+    """Draw the first row of the batch in which a real query sees a wrong set of keys."""
     for i, row in enumerate(padded_rows(*lengths)):
         real = slice(row.longest_new - row.new, None)
         if not torch.equal(wanted[i, real], got[i, real]):
@@ -153,7 +108,7 @@ def draw_padded(i: int, row: PaddedRow, wanted: Tensor, got: Tensor) -> Rows:
         (
             "drawn",
             f"row {i} of the batch, a line per query, a column per key:\n"
-            "numbers are positions in the text, - is padding, ? is free",
+            "numbers are positions in the text, - is padding, ? may be 0 or 1",
         ),
     )
 

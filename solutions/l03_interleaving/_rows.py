@@ -1,4 +1,4 @@
-"""The rows of a padded step as people get them wrong: in pieces of each request, laid out."""
+"""Wrong tokens and positions of a padded step: which part of a text, and how it is laid out."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -44,7 +44,7 @@ def laid_out(
     feeding: Piece = chunk,
     at: Piece = places,
 ) -> Function:
-    """Right tokens and positions laid out like that, or such pieces of each: `feeding`, `at`."""
+    """The right answer with other layouts, or with other parts: `feeding` tokens `at` positions."""
 
     def answer(token_ids: Lists, computed: list[int], scheduled: list[int]) -> tuple[Lists, ...]:
         requests = list(zip(token_ids, computed, scheduled, strict=True))
@@ -67,7 +67,7 @@ def eats_the_tokens(token_ids: Lists, computed: list[int], scheduled: list[int])
 
 
 def no_rows_of_ints(got: Any) -> str:
-    """What stands in place of two lists of lists of ints; "" if nothing does."""
+    """What is wrong with a value that is not two lists of lists of ints; "" if it is."""
     for name, rows in zip(("tokens", "positions"), got, strict=True):
         if type(rows) is not list:
             return f"{name} is a list of rows; this is {a_kind(rows)}."
@@ -81,65 +81,64 @@ def no_rows_of_ints(got: Any) -> str:
 
 
 def missing_rows(got: Any, wanted: Any) -> str:
-    """Of which of the two there is another number of rows than of requests; "" if of none."""
+    """Which of the two lists does not have a row per request; "" if both have."""
     requests = len(wanted[0])
     for name, rows in zip(("tokens", "positions"), got, strict=True):
         if len(rows) != requests:
-            count = f"{requests} requests but {len(rows)} rows of {name}"
-            return f"Every request has its own row; here are {count}."
+            return f"Each of the {requests} requests has its own row; {name} has {len(rows)}."
     return ""
 
 
 FORMS = (
     Misconception(
         "not_two",
-        "The model is told how long each row is.",
+        "The model also needs the length of each row.",
         "Return two things: `return tokens, positions`.",
         matches=lambda got, wanted: type(got) is not tuple or len(got) != 2,
         examples=(lambda *args: (*right(*args), args[2]),),
     ),
     Misconception(
         "not_a_list",
-        "The columns of a batch are the same for all, so one row of positions will do.",
+        "All rows have the same columns, so one row of positions is enough.",
         lambda got, wanted: no_rows_of_ints(got),
         matches=lambda got, wanted: no_rows_of_ints(got) != "",
         examples=(lambda *args: (right(*args)[0], right(*args)[1][0]),),
     ),
     Misconception(
         "row_count",
-        "A step computes one request.",
+        "A step computes one request only.",
         missing_rows,
         matches=lambda got, wanted: missing_rows(got, wanted) != "",
         examples=(lambda *args: tuple(rows[:1] for rows in right(*args)),),
     ),
 )
-BOTH = (  # in tokens as in positions
+BOTH = (  # in both lists
     Misconception(
         "right_padded",
-        "Padding is appended.",
-        "The padding goes in front, so that the last column holds every row's last token, where "
-        "the engine looks for the next one; here it stands behind.",
+        "Padding is added at the end.",
+        "The padding goes in front, so that the last column holds every row's last token: the "
+        "engine samples from that column. Here the padding comes last.",
         laid_out(padded_behind, padded_behind),
     ),
     Misconception(
         "ragged",
-        "Each row is as long as it is.",
-        "A batch is a rectangle: a row with fewer tokens than the longest one is filled up with 0 "
-        "in front, here the rows differ in length.",
+        "Rows may differ in length.",
+        "A tensor is a rectangle: a row shorter than the longest gets zeros in front. Here the "
+        "rows differ in length.",
         laid_out(ragged, ragged),
     ),
     Misconception(
         "padding_value",
-        "Padding gets a number that no token has.",
-        "Padding is fed as token 0 at position 0: the model looks every entry up in a table, so it "
-        "has to be a number that is there; here it is another.",
+        "Padding needs an id that no token has.",
+        "Padding is fed as token 0 at position 0. The model looks every entry up in a table, so "
+        "the number must be a valid index; this one is not 0.",
         laid_out(padded_with(-1), padded_with(-1)),
     ),
     Misconception(
         "one_is_a_decode",
-        "One token means decode: the last token of the text.",
-        "A row of one token need not be a decode: the piece of a prompt can be one token long too, "
-        "so count from num_computed_tokens[i], not from the end of the text.",
+        "A row of one token is a decode: it feeds the last token of the text.",
+        "A row of one token need not be a decode: a chunk of a prompt can be one token long. Count "
+        "from num_computed_tokens[i], not from the end of the text.",
         laid_out(feeding=lambda mine, c, n: mine[-1:] if n == 1 else mine[c : c + n]),
     ),
 )
@@ -147,38 +146,38 @@ TOKENS = (
     Misconception(
         "one_early",
         "num_computed_tokens is the index of the last computed token, and a row begins there.",
-        "num_computed_tokens[i] counts the computed tokens, and computed tokens are not fed again; "
-        "here a row begins one token early.",
+        "num_computed_tokens[i] is a count, and computed tokens are not fed again. Here a row "
+        "begins one token early.",
         laid_out(feeding=lambda mine, c, n: mine[max(0, c - 1) :][:n]),
     ),
     Misconception(
         "from_the_start",
         "A chunk is the first n tokens of the prompt.",
-        "A chunk goes on where the last one ended; here the first tokens of the prompt are fed "
-        "again.",
+        "A chunk continues where the previous one ended. Here the first tokens of the prompt are "
+        "fed again.",
         laid_out(feeding=lambda mine, c, n: mine[:n]),
     ),
     Misconception(
         "last_known",
         "The new tokens are the last ones of the text.",
-        "The new tokens begin at index num_computed_tokens[i]; they are the last of the text only "
-        "when the step reaches the end of the prompt.",
+        "The new tokens begin at index num_computed_tokens[i]. They are the last of the text only "
+        "if the step computes the request's last known token.",
         laid_out(feeding=lambda mine, c, n: mine[-n:]),
     ),
 )
 POSITIONS = (
     Misconception(
         "positions_restart",
-        "A chunk starts at position 0, and so does a row.",
-        "A chunk is not a text of its own: its positions go on where the last chunk's ended, or "
-        "the model takes it for a new beginning.",
+        "Each chunk starts at position 0.",
+        "A chunk is not a text of its own: its positions continue those of the previous chunk. At "
+        "position 0 the model would read it as the start of a text.",
         laid_out(at=lambda mine, c, n: range(n)),
     ),
     Misconception(
         "columns",
         "A position is the column in the tensor.",
-        "A position counts in the request's own text and not in the tensor: the columns are "
-        "numbered here.",
+        "A position is an index into the request's own text, not into the tensor. Here the columns "
+        "are numbered.",
         laid_out(positions=lambda piece, longest: list(range(longest))),
     ),
 )
@@ -187,7 +186,5 @@ MISCONCEPTIONS = (
     *BOTH,
     *TOKENS,
     *POSITIONS,
-    Misconception(
-        "in_place", "Computed tokens are not needed any more.", examples=((eats_the_tokens),)
-    ),
+    Misconception("in_place", "Computed tokens may be deleted.", examples=(eats_the_tokens,)),
 )

@@ -1,4 +1,4 @@
-"""Exercise 3.3: the whole mask of a padded step, past and new columns."""
+"""Exercise 3.2: the attention mask of a padded step, past and new columns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,34 +7,31 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import Args
-from course.checks.fusing import Fusing, Look
+from course.checks.fusing import Fusing, Look, diagonal_ideas, mask_forms
 from course.checks.lengths import any_lengths
 from course.exercise import Exercise, Function, Misconception
 from course.harness import Rows
 from course.task import Task
 from solutions.l03_interleaving._padded import (
-    NEW_PADDING_SEEN,
     draw_padded,
     explain_mask,
+    new_on_the_left,
     new_padding_seen,
-    padded_forms,
-    padded_ideas,
     padded_rows,
     real_rows,
     seeing,
     sees,
 )
-from solutions.l03_interleaving.new_mask import new_mask
 
 # --- right answers ------------------------------------------------------------------------------
 
 
 def full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> Tensor:
     """Return which keys each token of a fused step may attend to: bool (B, T, S + T)."""
-    # The past needs no causal rule, since all of it lies before the chunk, only its padding hidden.
-    # A padding query of a row without a past would see nothing, and the softmax of nothing is NaN;
-    # the next layer makes keys and values of it, and 0 times NaN is NaN for every token near it.
-    # Seeing itself is enough to keep it a number.
+    # Every query comes after the whole past, so in the past only padding must be hidden. In the new
+    # columns two rules hold at once: causal, and no padding. A padding query of a row without a
+    # past would see nothing, and a softmax over nothing is NaN. The next layer turns that NaN into
+    # a key and a value, and 0 * NaN is NaN for the real tokens too. So each query sees itself.
     longest_past, longest_new = max(context_lens), max(num_scheduled_tokens)
     first_held = longest_past - torch.tensor(context_lens)  # (B,)
     held = torch.arange(longest_past) >= first_held[:, None, None]  # (B, 1, S)
@@ -47,12 +44,14 @@ def full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> Tenso
     return torch.cat([past, new], dim=2)  # (B, T, S + T)
 
 
-def from_new_mask(contexts: list[int], scheduled: list[int]) -> Tensor:
-    new = new_mask(scheduled)
-    held = torch.zeros(len(contexts), max(scheduled), max(contexts), dtype=torch.bool)
-    for i, past in enumerate(contexts):
-        held[i, :, max(contexts) - past :] = True
-    return torch.cat([held, new | torch.eye(max(scheduled), dtype=torch.bool)], dim=-1)
+def cell_by_cell(contexts: list[int], scheduled: list[int]) -> Tensor:
+    cached, longest = max(contexts), max(scheduled)
+    rows: list[list[list[bool]]] = []
+    for i, new in enumerate(scheduled):
+        held = [column >= cached - contexts[i] for column in range(cached)]
+        first, columns = longest - new, range(longest)
+        rows.append([held + [first <= k <= q or q < first for k in columns] for q in columns])
+    return torch.tensor(rows)
 
 
 def with_tril(contexts: list[int], scheduled: list[int]) -> Tensor:
@@ -69,50 +68,57 @@ def with_tril(contexts: list[int], scheduled: list[int]) -> Tensor:
 
 
 def changed(change: Callable[[Tensor], Any]) -> Function:
-    """The right mask, made another."""
+    """The right mask, changed."""
     return lambda past, new: change(full_mask(past, new))
 
 
 def past_by_minus_zero(past: list[int], new: list[int]) -> Tensor:
     mask = full_mask(past, new)
-    for row, length in zip(mask[:, :, : max(past)], past, strict=True):
-        row[:, -length:] = True
+    for i, length in enumerate(past):
+        mask[i, :, : max(past)][:, -length:] = True
     return mask
 
 
 ALL_MASKED = Misconception(
     "all_masked",
-    "Padding sees nothing, in the rows as in the columns.",
-    "A padding query that sees no key becomes NaN, and so do its K and V in the next layer, where "
-    "even a weight of 0 spoils the tokens beside it (0 * NaN is NaN): let it see at least itself.",
+    "A padding query should see no key, just as no query sees a padding key.",
+    "A padding query that sees no key becomes NaN. In the next layer its K and V are NaN, and "
+    "0 * NaN is NaN for the real tokens beside it. Let it see at least itself.",
     examples=((seeing(sees)),),
 )
 MISCONCEPTIONS = (
-    *padded_forms(
+    *mask_forms(
         changed,
-        "T, S + T",
         Misconception(
             "past_missing",
-            "The mask concerns the new tokens.",
-            "The keys are all columns, cached and new: the S columns of the past are missing.",
+            "The mask covers only the new tokens.",
+            "The keys are all columns, past and new. The S columns of the past are missing.",
             matches=lambda got, wanted: (
                 got.shape == wanted[:, :, : wanted.shape[1]].shape != wanted.shape
             ),
-            examples=(lambda past, new: new_mask(new),),
+            examples=(lambda past, new: full_mask([0] * len(new), new),),
         ),
     ),
     Misconception(
         "new_padding_visible",
-        "All new tokens are valid: new_valid is all True.",
-        NEW_PADDING_SEEN,
+        "All new tokens are real, so a causal mask is enough for them.",
+        "Padding among the new tokens is fed as token 0 at position 0 and gets a key and a value "
+        "like any token. If the mask does not hide this padding, real tokens attend to it.",
         seeing(new_padding_seen),
     ),
     Misconception(
         "past_padding_visible",
         "The padding of the past is zeros, and zeros do no harm.",
-        "A short past has padding in front of it, and keys of zeros are not harmless: a score of "
-        "0 weighs e^0 = 1 in the softmax, as much as a token might.",
+        "A shorter past has padding in front of it, and keys of zeros are not harmless: a score of "
+        "0 weighs e^0 = 1 in the softmax, as much as a real key with a score of 0.",
         seeing(lambda row, q, k: k < row.longest_past or sees(row, q, k)),
+    ),
+    Misconception(
+        "right_padded",
+        "The new tokens are the first of their row.",
+        "The new tokens are at the right end of their columns, with the padding in front. This "
+        "mask treats the first columns as the tokens.",
+        seeing(new_on_the_left),
     ),
     Misconception(
         "minus_zero",
@@ -123,15 +129,22 @@ MISCONCEPTIONS = (
     Misconception(
         "no_offset",
         "tril is the causal mask, whatever the shape.",
-        "The new columns begin behind the S columns of past: a diagonal that starts at column 0 "
+        "The new columns come after the S columns of past. A diagonal that starts at column 0 "
         "hides the tokens' own past from them.",
         seeing(lambda row, q, k: row.key(k) is not None and k <= q),
     ),
-    *padded_ideas(changed, seeing),
+    Misconception(
+        "not_causal",
+        "The mask only has to hide padding.",
+        "Padding is hidden, but the tokens of a chunk are computed together, so each of them also "
+        "sees the later tokens of its own chunk.",
+        seeing(lambda row, query, key: row.key(key) is not None),
+    ),
+    *diagonal_ideas(changed, lambda by: seeing(lambda row, query, key: sees(row, query, key, by))),
     ALL_MASKED,
     Misconception(
         "in_place",
-        "A list is sorted in passing.",
+        "The function may sort the lists it is given.",
         examples=(lambda *args: (full_mask(*args), args[0].reverse())[0],),
     ),
 )
@@ -140,7 +153,7 @@ MISCONCEPTIONS = (
 
 
 def explain_blind(lengths: Args, wanted: Tensor, got: Tensor) -> Rows:
-    """The first row with a query that sees nothing, and what attention makes of it, computed."""
+    """Draw the first query that sees nothing, and compute what attention makes of it."""
     i, query = (~got.any(dim=2)).nonzero()[0].tolist()
     row = padded_rows(*lengths)[i]
     scores = torch.zeros(got.shape[1:]).masked_fill(~got[i], float("-inf"))  # (T, S + T)
@@ -150,10 +163,10 @@ def explain_blind(lengths: Args, wanted: Tensor, got: Tensor) -> Rows:
     shown = ", ".join(f"{weight:g}" for weight in weights[query].tolist()[:8])
     return (
         *draw_padded(i, row, wanted[i], got[i]),
-        ("softmax", f"of query {query} of row {i}: [{shown}]"),
+        ("softmax", f"row {i}, query {query}: [{shown}]"),
         (
             "next layer",
-            f"the last token, too: {weights[-1, row.longest_past + query]:g} * nan + ... = "
+            f"for the row's last token: {weights[-1, row.longest_past + query]:g} * nan + ... = "
             f"{weights[-1] @ values:g}",
         ),
     )
@@ -166,8 +179,8 @@ JUDGE = Fusing(
         Look(
             matters=lambda value, args: real_rows(value, args[1]),
             mistakes=MISCONCEPTIONS,
-            idea="A real token attends to its row's whole past, and among the new columns to "
-            "itself and to the real ones before it.",
+            idea="A real token attends to its row's whole past, to itself, and to the real new "
+            "tokens before it.",
             rows=explain_mask,
         ),
         Look(
@@ -182,41 +195,52 @@ JUDGE = Fusing(
 )
 
 EXERCISE = Exercise(
-    number=3,
-    title="The whole mask",
-    minutes=12,
-    points=4,
-    part="full_mask",
+    number=2,
+    title="The attention mask of a padded step",
+    minutes=15,
+    points=5,
+    is_policy=True,
     task=Task(
         signature="full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
         "torch.Tensor",
         rules=(
-            "The keys are S = max(context_lens) cached columns and behind them T = "
-            "max(num_scheduled_tokens) new ones; the queries are the T new columns.",
-            "Row i has `context_lens[i]` cached tokens (0 or more) at the right end of the S "
-            "columns and `num_scheduled_tokens[i]` new ones (at least 1) at the right end of the "
-            "T; all else is padding.",
-            "Returns a bool tensor (B, T, S + T): True where the query may attend to the key.",
+            "The keys of row i are S + T columns: S = max(context_lens) past columns, then T = "
+            "max(num_scheduled_tokens) new columns. The queries are the T new columns.",
+            "Row i has `context_lens[i]` past tokens (0 or more) at the right end of the S "
+            "columns and `num_scheduled_tokens[i]` new tokens (at least 1) at the right end of the "
+            "T columns. Everything else is padding.",
+            "Return a bool tensor (B, T, S + T) that is True where the query may attend to the "
+            "key.",
             "A token attends to all of its row's past, to itself and to the row's new tokens "
-            "before it, never to padding.",
-            "What a padding query attends to is free, but it has to attend to at least one key.",
+            "before it, and never to padding.",
+            "A padding query may attend to any keys, but must attend to at least one.",
         ),
         args=([1, 2], [2, 1]),
+        steps=(
+            "S = 2 and T = 2. Row 0 has padding in column 0; row 1 has padding in column 2.",
+            "Row 0's two tokens see past column 1. The first also sees itself, column 2; the "
+            "second sees columns 2 and 3.",
+            "Row 1's only token is in column 3. It sees past columns 0 and 1 and itself, but not "
+            "column 2.",
+            "Row 1's other query, column 2, is padding. Here it sees the past and itself.",
+        ),
         result=torch.tensor([[[0, 1, 1, 0], [0, 1, 1, 1]], [[1, 1, 1, 0], [1, 1, 0, 1]]]).bool(),
     ),
     hints=(
-        "Which columns of the past are padding in row i? And what does the softmax make of a "
-        "query that sees nothing?",
-        "Two parts side by side: the S columns of the past, where every query of a row sees the "
-        "same, and the T new ones as in new_mask. Then look at the padding queries.",
-        "The past's part is (B, 1, S): which columns hold a token of row i. Expanded to (B, T, S), "
-        "torch.cat joins it with the new part in the last dimension. For the padding queries, "
-        "think of a key that is there for every query of every row, and that a token sees anyway.",
+        "Which columns of row i are padding, among the past columns and among the new columns? "
+        "And what is the softmax of a query that sees nothing?",
+        "Build two parts and put them side by side. In the S past columns every query of a row "
+        "sees the same keys. In the T new columns two rules hold at once, one about the order of "
+        "columns and one about padding.",
+        "With torch.arange, padding is a comparison of shape (B, 1, S) or (B, 1, T), and the "
+        "causal order one of shape (T, T), the same for all rows. Join rules with `&`, expand the "
+        "past's part to (B, T, S), and use torch.cat in the last dimension. For padding queries, "
+        "add a key that every real token sees anyway: itself.",
     ),
-    right=(full_mask, from_new_mask, with_tril),
+    right=(full_mask, cell_by_cell, with_tril),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("one request, nothing padded", JUDGE.on(([3], [2]), ([0], [2]), ([2], [1]))),
+        ("one request, no padding", JUDGE.on(([3], [2]), ([0], [2]), ([2], [1]))),
         ("pasts of unequal length", JUDGE.on(([1, 2], [2, 2]), ([2, 4], [3, 3]), ([1, 3], [1, 1]))),
         ("a decode beside a chunk", JUDGE.on(([3, 1], [1, 2]), ([1, 3], [1, 3]), ([2, 0], [1, 3]))),
         (
@@ -227,7 +251,7 @@ EXERCISE = Exercise(
     ),
     equivalent_mutants={
         "full_mask(): new = (column {<= => <} column[:, None]) & real | itself": (
-            "itself is added anyway"
+            "`itself` adds the diagonal anyway"
         )
     },
 )

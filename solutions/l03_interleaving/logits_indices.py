@@ -1,4 +1,4 @@
-"""Exercise 3.5: which rows of a fused step get a new token."""
+"""Exercise 3.4: the rows of a fused step that get a new token."""
 
 import random
 from collections.abc import Callable
@@ -19,8 +19,8 @@ def logits_indices(
     num_scheduled_tokens: list[int], num_computed_tokens: list[int], num_tokens: list[int]
 ) -> list[int]:
     """Return the rows of a fused step that get a new token, in order: a list of row numbers."""
-    # Decode, last chunk, last chunk of a preempted request that recomputes what it had generated:
-    # one rule. All that it knows is computed after this step, so what comes next is new.
+    # One rule for a decode, a last chunk, and the last chunk of a preempted request that recomputes
+    # its generated tokens: this step computes its last known token, so its next token is new.
     return [
         row
         for row, (new, computed, known) in enumerate(
@@ -48,7 +48,7 @@ def with_torch(scheduled: list[int], computed: list[int], num_tokens: list[int])
 
 
 def rows_where(rule: Callable[[int, int, int], bool]) -> Callable[..., list[int]]:
-    """The rows for which the rule says so, given new, computed, known."""
+    """The rows for which the rule is true, given new, computed, known."""
     return lambda new, computed, known: [
         row for row, each in enumerate(zip(new, computed, known, strict=True)) if rule(*each)
     ]
@@ -63,65 +63,65 @@ MISCONCEPTIONS = (
     Misconception(
         "samples_partial",
         "Every row of a forward pass gets a token.",
-        "A chunk that ends inside its prompt predicts a token that is known already, the next one "
-        "of the prompt: such a row gets no new token.",
+        "A chunk that ends inside its prompt predicts the next token of the prompt, which is known "
+        "already. Such a row gets no new token.",
         rows_where(lambda new, computed, known: True),
     ),
     Misconception(
         "only_decodes",
-        "Decodes get tokens, prefill fills the cache.",
-        "The last chunk of a prompt gets a new token as well, its first: here only rows of one "
-        "token do.",
+        "Decodes get tokens; prefills only fill the cache.",
+        "The last chunk of a prompt also gets a token, the first of its answer. Here only rows of "
+        "one token get a new token.",
         rows_where(lambda new, computed, known: new == 1 and computed + new == known),
         same_result=(rows_where(lambda new, computed, known: new == 1),),
     ),
     Misconception(
         "one_is_a_decode",
-        "A row of one token is a decode; last chunks get a token as well.",
-        "A row of one token need not be a decode: if tokens of its prompt are left after it, the "
-        "token that it predicts is known.",
+        "A row of one token is a decode, so it always gets a token.",
+        "A row of one token need not be a decode. If its prompt goes on after it, the token that "
+        "it predicts is known.",
         rows_where(lambda new, computed, known: new == 1 or computed + new == known),
     ),
     Misconception(
         "samples_early",
-        "The last index of a text is num_tokens - 1, so that is the end.",
-        "With one known token still to come, a row predicts just that token, so it gets nothing "
-        "new.",
+        "A row is complete when it has computed num_tokens - 1 tokens: that is the last index.",
+        "If one known token is left to compute, the row predicts exactly that token, so it gets no "
+        "new one.",
         rows_where(lambda new, computed, known: computed + new >= known - 1),
     ),
     Misconception(
         "forgets_the_computed",
-        "A chunk as long as the text ends the text.",
-        "The first num_computed_tokens[i] tokens were computed in earlier steps, and they count as "
-        "well.",
+        "A chunk ends the text only if it is as long as the text.",
+        "The first num_computed_tokens[i] tokens were computed in earlier steps, and they count "
+        "too.",
         rows_where(lambda new, computed, known: new == known),
     ),
     Misconception(
         "not_the_first_chunk",
-        "A first chunk is prefill and gets no token.",
-        "A first chunk that holds all that is known, such as a short prompt or a text that is "
-        "computed again, is a last chunk too: it gets a token.",
+        "A first chunk is a prefill and gets no token.",
+        "A first chunk that holds all known tokens, such as a short prompt or a recomputed text, "
+        "is also the last chunk: it gets a token.",
         rows_where(lambda new, computed, known: computed > 0 and computed + new == known),
     ),
     Misconception(
         "order",
-        "The order of rows is free.",
-        "These are the right rows in another order: give them as they stand in the batch, the "
+        "The rows may come in any order.",
+        "These are the right rows in another order. List them in the order of the batch, the "
         "lowest number first.",
         lambda *args: logits_indices(*args)[::-1],
         same_result=(lambda *args: list(set(logits_indices(*args))),),
     ),
     Misconception(
         "flags",
-        "A True or False for each row.",
-        "Return the numbers of the rows, such as [0, 2], not a True or False for each.",
+        "The answer is a True or False for each row.",
+        "Return the numbers of the rows, such as [0, 2], not a True or False for each row.",
         lambda *args: [int(row in logits_indices(*args)) for row in range(len(args[0]))],
         matches=are_truths,
     ),
     not_a_list("The rows of a step are a set.", lambda *args: set(logits_indices(*args))),
     Misconception(
         "in_place",
-        "A list is mine to use.",
+        "The function may reverse the lists it is given.",
         examples=(lambda *args: (logits_indices(*args), args[2].reverse())[0],),
     ),
 )
@@ -146,8 +146,7 @@ def any_mix(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     logits_indices,
     MISCONCEPTIONS,
-    "A row gets a token when what it predicts after its last column is a token that is not known "
-    "yet.",
+    "A row gets a token if its request does not know the token that comes after its last column.",
     evidence=[
         ([1, 3, 2], [9, 4, 4], [10, 7, 9]),
         ([3, 1], [0, 2], [3, 4]),
@@ -156,7 +155,7 @@ JUDGE = Comparison(
 )
 
 EXERCISE = Exercise(
-    number=5,
+    number=4,
     title="Which rows get a token",
     minutes=5,
     points=1,
@@ -164,23 +163,28 @@ EXERCISE = Exercise(
         signature="logits_indices(num_scheduled_tokens: list[int], num_computed_tokens: list[int], "
         "num_tokens: list[int]) -> list[int]",
         rules=(
-            "Request i knows `num_tokens[i]` tokens: its prompt, and what it generated.",
-            "The first `num_computed_tokens[i]` of them were computed before, and this step "
-            "computes the next `num_scheduled_tokens[i]` (at least 1), never beyond what is known.",
-            "After its last column a row predicts the token that comes next in its text. A row "
-            "gets a new token only if that one is not known yet.",
-            "Returns the numbers of the rows that get a new token, counted from 0, in order.",
+            "Request i has `num_tokens[i]` known tokens: its prompt and its generated tokens.",
+            "The first `num_computed_tokens[i]` of them were computed in earlier steps. This step "
+            "computes the next `num_scheduled_tokens[i]` (at least 1), never more than are known.",
+            "The logits of a row's last column predict the token that comes next in its text. The "
+            "row gets a new token only if that next token is not known yet.",
+            "Return the numbers of the rows that get a new token, counted from 0, in order.",
         ),
         args=([1, 2, 2], [4, 0, 3], [5, 6, 5]),
+        steps=(
+            "Row 0 computes its token 4 and knows 5 tokens, 0 to 4. Its next token is new.",
+            "Row 1 computes tokens 0 and 1 and knows 6, so its next token, number 2, is known.",
+            "Row 2 computes tokens 3 and 4 and knows 5. Its next token is new.",
+        ),
         result=[0, 2],
     ),
     hints=(
-        "What comes after the last token that a row computes: a token that its request knows "
-        "already, or a new one?",
-        "How many tokens of request i are computed once this step is done? And how many does it "
-        "know?",
-        "A row gets a token when nothing that its request knows is left to compute. Go through "
-        "the rows in order, add up two of the three numbers, and compare.",
+        "What comes after the last token that a row computes: a token that its request already "
+        "knows, or a new one?",
+        "How many tokens of request i have been computed once this step is done? And how many does "
+        "it know?",
+        "A row gets a token when none of its request's known tokens is left to compute. Go through "
+        "the rows in order, add two of the three numbers, and compare with the third.",
     ),
     right=(logits_indices, by_loop, with_torch),
     misconceptions=MISCONCEPTIONS,
@@ -208,8 +212,8 @@ EXERCISE = Exercise(
         ("any mix", JUDGE.on_drawn(any_mix)),
     ),
     equivalent_mutants={
-        "result: sorted": "they come in order",
-        "result: without repeats": "a row comes once",
+        "result: sorted": "the rows come in order",
+        "result: without repeats": "each row occurs once",
         "logits_indices(): return [row for row, (new, computed, known) in "
         "enumerate(zip(num_scheduled_tokens, num_computed_tokens, num_tokens, strict={True => "
         "False})) if computed + new == known]": ("all are equally long"),

@@ -19,9 +19,9 @@ def prepare_inputs(
     token_ids: list[list[int]], num_computed_tokens: list[int], num_scheduled_tokens: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return `(tokens, positions)`: what the model is fed in one fused step, a row per request."""
-    # A decode is a chunk of one token, so one rule serves all rows: the tokens and the positions
-    # after the computed ones. The padding stands in front, so that every row ends in the last
-    # column, and one look at that column finds every row's next token.
+    # A decode is a chunk of one token, so one rule serves all rows: the tokens after the computed
+    # ones, and their positions. The padding is in front, so every row's last token is in the last
+    # column, and the logits of that column are the ones to sample from.
     longest = max(num_scheduled_tokens)
     tokens: list[list[int]] = []
     positions: list[list[int]] = []
@@ -57,7 +57,7 @@ def with_torch(token_ids: Lists, computed: list[int], scheduled: list[int]) -> t
 
 
 def text(rng: random.Random, length: int) -> list[int]:
-    """Token ids of which many come more than once, as letters do; 0 is one of them."""
+    """Token ids that repeat, as letters do; 0 is one of them."""
     return [rng.randint(0, 6) for _ in range(length)]
 
 
@@ -97,8 +97,8 @@ JUDGE = Fusing(
         Look(
             matters=lambda value, args: value[1],
             mistakes=(*BOTH, *POSITIONS),
-            idea="The position of a token is its place in the whole text of its own request, "
-            "counted from 0; padding has position 0.",
+            idea="A token's position is its index in the whole text of its own request, counted "
+            "from 0; padding has position 0.",
             rows=side_by_side,
         ),
     ),
@@ -114,40 +114,47 @@ EXERCISE = Exercise(
     title="Rows of unequal length",
     minutes=8,
     points=2,
-    part="prepare_inputs",
+    is_policy=True,
     task=Task(
         signature="prepare_inputs(token_ids: list[list[int]], num_computed_tokens: list[int], "
         "num_scheduled_tokens: list[int]) -> tuple[list[list[int]], list[list[int]]]",
         rules=(
-            "`token_ids[i]` are all tokens that request i knows: its prompt, then what it "
-            "generated.",
+            "`token_ids[i]` are all known tokens of request i: its prompt, then its generated "
+            "tokens.",
             "The first `num_computed_tokens[i]` of them are computed already. This step computes "
             "the next `num_scheduled_tokens[i]` (at least 1): one for a decode, a chunk for a "
             "prefill.",
-            "Returns `(tokens, positions)`, what the model is fed: two lists with a row for each "
-            "of the B requests, in their order.",
-            "A row has T = max(num_scheduled_tokens) entries. A request with fewer new tokens is "
-            "padded on the left with 0, in `tokens` and in `positions`.",
-            "A position counts in the request's own text, from 0.",
-            "The lists that come in stay as they are.",
+            "Return `(tokens, positions)`, the model's input: two lists with one row per request, "
+            "in the order of the requests.",
+            "Each row has T = max(num_scheduled_tokens) entries. A shorter row is padded on the "
+            "left with 0, in `tokens` and in `positions`.",
+            "A position is a token's index in the text of its own request, counted from 0.",
+            "Do not change the lists.",
         ),
         args=([[7, 2], [4, 1, 6]], [1, 1], [1, 2]),
+        steps=(
+            "T = 2, the larger of 1 and 2.",
+            "Request 0 has computed 1 token, so this step computes token 2 at position 1. One 0 "
+            "of padding goes in front of it.",
+            "Request 1 has computed 1 token, so this step computes tokens 1 and 6 at positions 1 "
+            "and 2. It needs no padding.",
+        ),
         result=([[0, 2], [1, 6]], [[0, 1], [1, 2]]),
     ),
     hints=(
-        "Is a decode anything else than a chunk of one token? Write down how many tokens are "
-        "computed before it and the index of its token.",
-        "For each request, cut out the piece of `token_ids[i]` that this step computes, and write "
-        "down the place of each of its tokens in the text. How much is missing in front?",
-        "The piece begins at index num_computed_tokens[i] and so do its positions; both go on for "
-        "num_scheduled_tokens[i] entries. What is missing in front is the same in both lists: as "
-        "many zeros as the longest of num_scheduled_tokens is longer.",
+        "A decode is a chunk of one token. How many tokens are computed before it, and what is "
+        "the index of its token?",
+        "For each request, cut out the part of `token_ids[i]` that this step computes, and write "
+        "down the index of each token in the text. How many entries are missing in front?",
+        "The part begins at index num_computed_tokens[i], and so do its positions. Both have "
+        "num_scheduled_tokens[i] entries. In both lists, put zeros in front of a row until it is "
+        "as long as the longest row.",
     ),
     right=(prepare_inputs, padded_afterwards, with_torch),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a decode beside a first chunk", JUDGE.on(([[5, 3, 8], [4, 1, 6, 2]], [2, 0], [1, 3]))),
-        ("decodes alone", JUDGE.on(([[5, 3, 8], [4, 1]], [2, 1], [1, 1]), ([[7]], [0], [1]))),
+        ("only decodes", JUDGE.on(([[5, 3, 8], [4, 1]], [2, 1], [1, 1]), ([[7]], [0], [1]))),
         (
             "a chunk in the middle of a prompt",
             JUDGE.on(

@@ -1,4 +1,4 @@
-"""Exercise 3.4: each request's keys, cut out of a padded tensor."""
+"""Exercise 3.3: each request's own keys, cut out of a padded tensor."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -11,7 +11,6 @@ from course.checks.comparing import Args, a_kind
 from course.checks.fusing import Fusing, Look, dtype
 from course.checks.lengths import any_lengths
 from course.exercise import Exercise, Misconception
-from course.harness import Ask, Failure
 from course.task import Task
 from solutions.l03_interleaving._padded import padded_rows
 
@@ -20,24 +19,13 @@ from solutions.l03_interleaving._padded import padded_rows
 
 def split_kv(k: Tensor, context_lens: list[int], num_scheduled_tokens: list[int]) -> list[Tensor]:
     """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D)."""
-    # A row has padding twice, before its past and before its new tokens, so no single slice is it:
-    # cut each part by its own right end.
+    # A row has padding in two places, before its past and before its new tokens, so one slice is
+    # not enough: cut each part at its own right end.
     longest_past, total = max(context_lens), k.shape[1]
     return [
         torch.cat([row[longest_past - past : longest_past], row[total - new :]])  # (past + new, D)
         for row, past, new in zip(k, context_lens, num_scheduled_tokens, strict=True)
     ]
-
-
-def in_two_halves(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Tensor]:
-    cached = max(contexts)
-    parts: list[Tensor] = []
-    for i in range(len(contexts)):
-        past, new = k[i].split([cached, k.shape[1] - cached])
-        past = past[len(past) - contexts[i] :]
-        new = new[len(new) - scheduled[i] :]
-        parts.append(torch.cat((past, new)))
-    return parts
 
 
 def by_columns(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Tensor]:
@@ -53,7 +41,7 @@ def by_columns(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Ten
 
 
 def cut(part: Callable[[Tensor, int, int, int], Tensor]) -> Callable[..., list[Tensor]]:
-    """Such a part of each row (S + T, D), given S, past and new."""
+    """An answer that takes this part of each row (S + T, D), given S, past and new."""
     return lambda k, context_lens, num_scheduled_tokens: [
         part(row, max(context_lens), past, new)
         for row, past, new in zip(k, context_lens, num_scheduled_tokens, strict=True)
@@ -61,84 +49,64 @@ def cut(part: Callable[[Tensor, int, int, int], Tensor]) -> Callable[..., list[T
 
 
 def not_tensors(got: Any) -> str:
-    """What stands in place of a list of tensors; "" if nothing does."""
+    """What is wrong with a value that is not a list of tensors; "" if it is one."""
     if type(got) is not list:
-        return f"The answer is a list of B tensors; this is {a_kind(got)}."
+        return f"The requests differ in length: return a list of B tensors, not {a_kind(got)}."
     others = [part for part in got if not isinstance(part, Tensor)]
-    return f"The list holds a tensor per request; here is {a_kind(others[0])}." if others else ""
+    return f"The list holds a tensor per request; one is {a_kind(others[0])}." if others else ""
 
 
 MISCONCEPTIONS = (
     Misconception(
-        "one_tensor",
-        "What came as a tensor goes as a tensor.",
-        "The requests differ in length, so no tensor holds them all: return a list of B tensors.",
-        matches=lambda got, wanted: isinstance(got, Tensor),
-        examples=(lambda *args: torch.cat(split_kv(*args)),),
-    ),
-    Misconception(
         "not_a_list",
-        "Keys are looked up by request, so a dict holds them.",
+        "The answer is one tensor, or a dict of them.",
         lambda got, wanted: not_tensors(got),
         matches=lambda got, wanted: not_tensors(got) != "",
-        examples=(lambda *args: dict(enumerate(split_kv(*args))),),
-    ),
-    Misconception(
-        "count",
-        "The chunk's request is the one that is cut out.",
-        lambda got, wanted: (
-            f"There is a tensor for each request, so {len(wanted)} of them, not {len(got)}."
+        examples=(
+            lambda *args: torch.cat(split_kv(*args)),
+            lambda *args: dict(enumerate(split_kv(*args))),
         ),
-        matches=lambda got, wanted: len(got) != len(wanted),
-        examples=(lambda *args: split_kv(*args)[:1],),
     ),
     Misconception(
         "shape",
         "A request is a batch of one.",
         lambda got, wanted: (
-            f"Each tensor belongs to one request and is (past + new, {wanted[0].shape[1]}); these "
-            f"are {', '.join(str(tuple(part.shape)) for part in got[:3])}."
+            f"Each tensor belongs to one request and is (past + new, {wanted[0].shape[1]}); the "
+            f"first tensor here is {tuple(got[0].shape)}."
         ),
-        matches=lambda got, wanted: any(
-            part.dim() != 2 or part.shape[1] != wanted[0].shape[1] for part in got
-        ),
+        matches=lambda got, wanted: any(part.shape[1:] != wanted[0].shape[1:] for part in got),
         examples=(lambda *args: [part[None] for part in split_kv(*args)],),
     ),
     Misconception(
         "dtype",
         "A cache is kept in double precision.",
         lambda got, wanted: (
-            f"What is cut stays as it is: k is {dtype(wanted[0])}, here is {dtype(got[0])}."
+            f"k is {dtype(wanted[0])}, so its parts must be {dtype(wanted[0])} too; here they are "
+            f"{dtype(got[0])}."
         ),
         matches=lambda got, wanted: any(part.dtype != wanted[0].dtype for part in got),
         examples=(lambda *args: [part.double() for part in split_kv(*args)],),
     ),
     Misconception(
         "one_end",
-        "The real tokens are the last of their row.",
-        "The last past + new columns are not the request's own: between its past and its new "
-        "tokens there is padding.",
+        "The real tokens are the last columns of their row.",
+        "The last past + new columns are not all the request's own: there is padding between its "
+        "past and its new tokens.",
         cut(lambda row, cached, past, new: row[-past - new :]),
     ),
     Misconception(
         "past_padding_kept",
         "Only the new tokens were padded.",
-        "Padding was taken off only the new tokens, but a row has it in two places: in front of "
-        "its past as well.",
+        "A row has padding in two places, and this cut removes it only in front of the new tokens. "
+        "There is padding in front of the past too.",
         cut(lambda row, cached, past, new: torch.cat([row[:cached], row[-new:]])),
     ),
     Misconception(
         "right_padded",
-        "A part begins in its first column.",
-        "Padding stands in front of the tokens, in both parts: a part's own columns are its last "
-        "ones, here the first were taken.",
+        "Each part begins in its first column.",
+        "In both parts the padding is in front: the request's own columns are the last ones of a "
+        "part, and this cut takes the first.",
         cut(lambda row, cached, past, new: torch.cat([row[:past], row[cached : cached + new]])),
-    ),
-    Misconception(
-        "nothing_cut",
-        "The rows of the tensor are the requests.",
-        "These are whole rows of the batch, padding and all: cut out each request's own columns.",
-        lambda k, context_lens, num_scheduled_tokens: list(k),
     ),
     Misconception(
         "minus_zero",
@@ -148,14 +116,14 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "in_place",
-        "What is cut out is done with.",
+        "k is not needed after the cut.",
         examples=(lambda k, *lengths: (split_kv(k, *lengths), k.zero_())[0],),
     ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
 
-PADDING = 256  # in size at least this, so that a drawing can tell it; no token is as large
+PADDING = 256  # every padding number is at least as large, and no token's is
 
 
 def make_kv(
@@ -167,34 +135,31 @@ def make_kv(
 ) -> Tensor:
     """A padded tensor (B, S + T, D): sign * (20 * (i + 1) + position) for tokens.
 
-    Padding is larger, above and below 0, so that no look at the numbers finds it: only at lengths.
+    Padding is larger and of both signs, so that an answer cannot find it by the numbers.
     """
-    cells: list[list[list[float]]] = []
+    rows: list[list[float]] = []
     for i, row in enumerate(padded_rows(context_lens, num_scheduled_tokens)):
-        places = [
-            row.key(column) for column in range(max(context_lens) + max(num_scheduled_tokens))
-        ]
-        first = [
-            (-1) ** column * (PADDING + column) if place is None else sign * (20 * (i + 1) + place)
-            for column, place in enumerate(places)
-        ]
-        cells.append([[number + channel / 4 for channel in range(size)] for number in first])
-    return torch.tensor(cells, dtype=dtype)
+        places = [row.key(column) for column in range(row.longest_past + row.longest_new)]
+        rows.append(
+            [
+                (-1) ** column * (PADDING + column) if at is None else sign * (20 * (i + 1) + at)
+                for column, at in enumerate(places)
+            ]
+        )
+    channels = torch.arange(size, dtype=dtype) / 4
+    return torch.tensor(rows, dtype=dtype)[:, :, None] + channels
 
 
 def filled(cases: Sequence[Args], size: int = 2, *kind: Any) -> list[Args]:
-    """Cases of such lengths, with a tensor in front."""
+    """Cases of these lengths, with a tensor in front."""
     return [(make_kv(past, new, size, *kind), past, new) for past, new in cases]
 
 
-def any_mix(ask: Ask, rng: random.Random) -> Failure | None:
+def any_mix(rng: random.Random) -> list[Args]:
     kinds = ((torch.float32, 1), (torch.float64, -1), (torch.float16, 1))
     cases = any_lengths(rng, 20)
-    for part, kind in enumerate(kinds):
-        failure = JUDGE.judge(ask, filled(cases[part::3], rng.choice((1, 3, 5)), *kind))
-        if failure:
-            return failure
-    return None
+    parts = [filled(cases[i::3], rng.choice((1, 3, 5)), *kind) for i, kind in enumerate(kinds)]
+    return [case for part in parts for case in part]
 
 
 def number(cell: float) -> str:
@@ -226,7 +191,7 @@ JUDGE = Fusing(
             matters=lambda value, args: value,
             mistakes=MISCONCEPTIONS,
             idea="Tensor i holds the columns of request i's own tokens, in the order of the text, "
-            "and none that is padding.",
+            "and no padding.",
             rows=lambda args, wanted, got: (("expected", lines(wanted)), ("got", lines(got))),
         ),
     ),
@@ -234,37 +199,44 @@ JUDGE = Fusing(
 )
 
 EXERCISE = Exercise(
-    number=4,
-    title="Cutting the batch up again",
+    number=3,
+    title="Splitting the K/V back out",
     minutes=8,
     points=2,
-    part="split_kv",
+    is_policy=True,
     task=Task(
         signature="split_kv(k: torch.Tensor, context_lens: list[int], num_scheduled_tokens: "
         "list[int]) -> list[torch.Tensor]",
         rules=(
-            "`k` is (B, S + T, D), with the columns of the whole mask: S = max(context_lens) "
-            "cached ones, then T = max(num_scheduled_tokens) new ones.",
+            "`k` is (B, S + T, D), D numbers per key, with the columns of `full_mask`: S = "
+            "max(context_lens) past columns, then T = max(num_scheduled_tokens) new columns.",
             "Row i has `context_lens[i]` tokens (0 or more) at the right end of the S columns and "
-            "`num_scheduled_tokens[i]` (at least 1) at the right end of the T; all else is "
-            "padding, with any numbers in it.",
-            "Returns a list of B tensors: the i-th is (context_lens[i] + num_scheduled_tokens[i], "
-            "D), request i's own keys in the order of the text. Values are cut in the same way.",
-            "`k` and the lists stay as they are.",
+            "`num_scheduled_tokens[i]` tokens (at least 1) at the right end of the T columns. The "
+            "rest is padding and may hold any numbers.",
+            "Return a list of B tensors. Tensor i is (context_lens[i] + num_scheduled_tokens[i], "
+            "D): request i's own keys in the order of the text. Values are split the same way.",
+            "Do not change `k` or the lists.",
         ),
         args=(torch.tensor([[[5.0], [0.0], [6.0]], [[0.0], [7.0], [8.0]]]), [1, 0], [1, 2]),
+        call="split_kv(k, [1, 0], [1, 2])    # k[:, :, 0] is [[5, 0, 6], [0, 7, 8]]",
+        steps=(
+            "S = 1 and T = 2: column 0 is the past, columns 1 and 2 are new.",
+            "Row 0 has 1 past token, 5, and 1 new token at the right end, 6. The 0 between them "
+            "is padding.",
+            "Row 1 has no past, so its 0 in column 0 is padding; its new tokens are 7 and 8.",
+        ),
         result=[torch.tensor([[5.0], [6.0]]), torch.tensor([[7.0], [8.0]])],
     ),
     hints=(
         "Draw the columns of a row with a short past and few new tokens. In how many places does "
         "it have padding?",
-        "The past ends at column S and the new tokens end at the last one: cut each part by its "
+        "The past ends at column S and the new tokens end at the last column. Cut each part at its "
         "own end, then join the two. Try a past of 0 tokens.",
         "Work out where each part begins, counted from the left: a part that ends at column e and "
         "holds n tokens begins at e - n. Two slices of the row and torch.cat are enough, and an "
         "empty slice does no harm.",
     ),
-    right=(split_kv, in_two_halves, by_columns),
+    right=(split_kv, by_columns),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("rows without padding", JUDGE.on(*filled([([2], [1]), ([0], [2]), ([2, 2], [1, 1])], 1))),
@@ -273,7 +245,7 @@ EXERCISE = Exercise(
             "requests without a past",
             JUDGE.on(*filled([([2, 0], [1, 2]), ([0, 0], [1, 2]), ([0, 0], [2, 2])])),
         ),
-        ("any mix", any_mix),
+        ("any mix", JUDGE.on_drawn(any_mix)),
     ),
     draw_call=draw_call,
     equivalent_mutants={

@@ -1,1 +1,1 @@
-"""Lesson 3b, nothing padded: a module for its exercise."""
+"""Lesson 3b, packed batches: a module for its exercise."""

@@ -1,4 +1,4 @@
-"""The tokens of a packed step, one text after the other: masks over them by rules, and drawn."""
+"""The tokens of a packed step, request after request: masks over them by rules, drawn as grids."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from course.checks.comparing import Args
 from course.checks.fusing import cell, grid
 from course.harness import Rows
 
-Packed = tuple[list[int], list[int], Tensor]  # cu_q, cu_k, mask
+Packed = tuple[list[int], list[int], Tensor]  # cu_seqlens_q, cu_seqlens_k, mask
 
 
 class Token(NamedTuple):
-    """Where it stands, and how much of its request was there before this step."""
+    """A token of the flat row; `past` is how many tokens of its request are cached."""
 
     request: int
     position: int
@@ -39,12 +39,12 @@ Rule = Callable[[Token, Token], bool]  # query, key -> may attend
 
 
 def mask_by(rule: Rule, queries: list[Token], keys: list[Token]) -> Tensor:
-    """The mask (N, K) in which each cell is what the rule says."""
+    """The mask (N, K) that the rule makes, cell by cell."""
     return torch.tensor([[rule(query, key) for key in keys] for query in queries])
 
 
 def drawn(args: Args, wanted: Packed, got: Packed) -> Rows:
-    """Both masks as grids, with bars and rules between the requests."""
+    """Both masks as grids, with lines between the requests."""
     cu_q, cu_k, _ = wanted
     columns = [str(key.position) for key in keys(*args)]
     lines = [str(query.position) for query in queries(*args)]
@@ -57,5 +57,5 @@ def drawn(args: Args, wanted: Packed, got: Packed) -> Rows:
     return (
         ("expected", as_grid(wanted[2])),
         ("got", as_grid(got[2])),
-        ("drawn", "a line per query, a column per key, numbers are positions in each text"),
+        ("drawn", "one line per query, one column per key; the numbers are positions in each text"),
     )

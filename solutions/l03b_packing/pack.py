@@ -1,7 +1,7 @@
-"""Exercise 3b.1: whose queries and keys are whose in a packed step, and which see which."""
+"""Exercise 3b.1: where each request begins in a packed step, and which keys its queries see."""
 
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -19,10 +19,10 @@ from solutions.l03b_packing._tokens import Packed, Rule, drawn, keys, mask_by, q
 def pack(
     context_lens: list[int], num_scheduled_tokens: list[int]
 ) -> tuple[list[int], list[int], Tensor]:
-    """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a packed step, in which nothing is padded."""
-    # Padding is gone because nothing has to be rectangular any more: which row is whose is written
-    # down in running totals instead. Each request's block is the mask of a chunk behind its past,
-    # so its diagonal ends in the bottom right corner: the last query sees all its keys.
+    """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a step that is packed into one flat row."""
+    # Running totals say where each request begins, so no rectangle and no padding is needed. Each
+    # request's block is the mask of a chunk after its cached tokens: its diagonal ends in the
+    # bottom right corner, because the last query sees all of the request's keys.
     lengths = list(zip(context_lens, num_scheduled_tokens, strict=True))
     cu_seqlens_q = [0, *accumulate(num_scheduled_tokens)]
     cu_seqlens_k = [0, *accumulate(past + new for past, new in lengths)]
@@ -34,30 +34,26 @@ def pack(
 
 
 def by_owner(contexts: list[int], scheduled: list[int]) -> Packed:
-    query_owner: list[int] = []
-    query_place: list[int] = []
-    key_owner: list[int] = []
-    key_place: list[int] = []
+    query_owner, query_position = list[int](), list[int]()
+    key_owner, key_position = list[int](), list[int]()
     cu_seqlens_q, cu_seqlens_k = [0], [0]
-    for i, new in enumerate(scheduled):
-        past = contexts[i]
+    for i, (past, new) in enumerate(zip(contexts, scheduled, strict=True)):
         query_owner += [i] * new
-        query_place += range(past, past + new)
+        query_position += range(past, past + new)
         key_owner += [i] * (past + new)
-        key_place += range(past + new)
+        key_position += range(past + new)
         cu_seqlens_q.append(len(query_owner))
         cu_seqlens_k.append(len(key_owner))
     mine = torch.tensor(query_owner)[:, None] == torch.tensor(key_owner)  # (N, K)
-    not_later = torch.tensor(query_place)[:, None] >= torch.tensor(key_place)  # (N, K)
+    not_later = torch.tensor(query_position)[:, None] >= torch.tensor(key_position)  # (N, K)
     return cu_seqlens_q, cu_seqlens_k, mine & not_later
 
 
 def with_block_diag(contexts: list[int], scheduled: list[int]) -> Packed:
-    lengths = list(zip(contexts, scheduled, strict=True))
-    ends = range(len(lengths) + 1)
-    cu_seqlens_q = [sum(new for _, new in lengths[:i]) for i in ends]
-    cu_seqlens_k = [sum(past + new for past, new in lengths[:i]) for i in ends]
-    blocks = [torch.ones(new, past + new).tril(past) for past, new in lengths]
+    ends = range(len(scheduled) + 1)
+    cu_seqlens_q = [sum(scheduled[:i]) for i in ends]
+    cu_seqlens_k = [sum(scheduled[:i]) + sum(contexts[:i]) for i in ends]
+    blocks = map(lambda past, new: torch.ones(new, past + new).tril(past), contexts, scheduled)
     return cu_seqlens_q, cu_seqlens_k, torch.block_diag(*blocks).bool()
 
 
@@ -65,12 +61,12 @@ def with_block_diag(contexts: list[int], scheduled: list[int]) -> Packed:
 
 
 def seeing(rule: Rule, keys: Function = keys) -> Function:
-    """The right borders, and a mask in which a query sees the keys that the rule says."""
+    """The right totals, and a mask in which a query sees the keys that the rule says."""
     return lambda *lengths: (*pack(*lengths)[:2], mask_by(rule, queries(*lengths), keys(*lengths)))
 
 
 def having(**changes: Callable[..., Any]) -> Function:
-    """The right answer with one of its three parts made another, out of all three."""
+    """The right answer with one of its three parts computed otherwise, from all three."""
     return lambda *lengths: tuple(
         changes[name](*pack(*lengths)) if name in changes else part
         for name, part in zip(("cu_seqlens_q", "cu_seqlens_k", "mask"), pack(*lengths), strict=True)
@@ -78,49 +74,33 @@ def having(**changes: Callable[..., Any]) -> Function:
 
 
 def changed(change: Callable[[Tensor], Any]) -> Function:
-    """The right answer with its mask made another."""
+    """The right answer with its mask changed."""
     return having(mask=lambda q, k, mask: change(mask))
 
 
-def lengths_of(borders: list[int]) -> list[int]:
-    return [end - begin for begin, end in pairwise(borders)]
-
-
-def adds_to_the_pasts(context_lens: list[int], num_scheduled_tokens: list[int]) -> Any:
-    result = pack(context_lens, num_scheduled_tokens)
-    for i, new in enumerate(num_scheduled_tokens):
-        context_lens[i] += new
-    return result
-
-
-def no_list_of_ints(got: Any) -> str:
-    """Which of the two lists of borders is none; "" if both are."""
-    for name, borders in zip(("cu_seqlens_q", "cu_seqlens_k"), got[:2], strict=True):
-        if type(borders) is not list or any(type(border) is not int for border in borders):
-            return f"{name} has to be a list of whole numbers, and this is none."
-    return ""
+def is_totals(value: Any) -> bool:
+    return type(value) is list and all(type(each) is int for each in value)
 
 
 MISCONCEPTIONS = (
     Misconception(
         "not_three",
-        "The mask says which keys are whose.",
-        "Return three things: `return cu_seqlens_q, cu_seqlens_k, mask`.",
+        "The mask already says which keys belong to which request.",
+        "Return three values: `return cu_seqlens_q, cu_seqlens_k, mask`.",
         matches=lambda got, wanted: type(got) is not tuple or len(got) != 3,
         examples=(lambda *lengths: pack(*lengths)[2],),
     ),
     Misconception(
         "not_a_list",
-        "How many queries there are is one number.",
-        lambda got, wanted: no_list_of_ints(got),
-        matches=lambda got, wanted: no_list_of_ints(got) != "",
+        "The number of queries is one number.",
+        "`cu_seqlens_q` and `cu_seqlens_k` are lists of whole numbers.",
+        matches=lambda got, wanted: not all(map(is_totals, got[:2])),
         examples=(having(cu_seqlens_q=lambda q, k, mask: q[-1]),),
     ),
     Misconception(
         "changed_places",
-        "The keys' borders, then the queries'.",
-        "The two lists changed places: first `cu_seqlens_q`, the borders of the queries, then "
-        "`cu_seqlens_k`.",
+        "The totals of the keys come first, then those of the queries.",
+        "The two lists are swapped: return `cu_seqlens_q`, the totals of the queries, first.",
         matches=lambda got, wanted: [*got[:2]] == [*wanted[1::-1]] != [*wanted[:2]],
         examples=(lambda *lengths: (*pack(*lengths)[1::-1], pack(*lengths)[2]),),
     ),
@@ -128,8 +108,8 @@ MISCONCEPTIONS = (
         changed,
         Misconception(
             "past_missing",
-            "The mask concerns the new tokens: N by N.",
-            "The keys are those of the cached tokens too: the mask is (N, K), not (N, N).",
+            "The mask covers the new tokens: N by N.",
+            "The new tokens also attend to cached tokens, so the mask is (N, K), not (N, N).",
             matches=lambda got, wanted: (
                 got[2].shape == (len(wanted[2]), len(wanted[2])) != wanted[2].shape
             ),
@@ -139,74 +119,56 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_leading_zero",
-        "Running totals are what accumulate gives.",
-        "Request 0 begins at 0: a list of borders begins with a 0 and has one entry more than "
-        "there are requests.",
+        "Running totals are what `accumulate` returns.",
+        "Request 0 begins at 0, so each list starts with a 0 and has one entry more than there "
+        "are requests.",
         having(cu_seqlens_q=lambda q, k, mask: q[1:]),
         same_result=(having(cu_seqlens_k=lambda q, k, mask: k[1:]),),
     ),
     Misconception(
-        "not_totals",
-        "The lengths say which entries are whose.",
-        "These are lengths; a border says where a request begins, behind all those that were laid "
-        "down before it.",
-        having(cu_seqlens_q=lambda q, k, mask: lengths_of(q)),
-        same_result=(having(cu_seqlens_q=lambda q, k, mask: [0, *lengths_of(q)]),),
-    ),
-    Misconception(
         "queries_have_no_past",
-        "The past belongs to its request, so it counts in both lists.",
-        "Only new tokens ask in this step: the past has keys but no queries, so it does not count "
-        "in cu_seqlens_q.",
+        "Cached tokens belong to their request, so they count in both lists.",
+        "Cached tokens have no queries in this step: they do not count in `cu_seqlens_q`.",
         having(cu_seqlens_q=lambda q, k, mask: k),
     ),
     Misconception(
         "only_new",
         "Both lists count the new tokens.",
-        "The cached tokens are what the new ones attend to: they have keys as well, and here only "
-        "the new ones count.",
+        "The new tokens attend to the cached ones too, so cached tokens count in `cu_seqlens_k`.",
         having(cu_seqlens_k=lambda q, k, mask: q),
     ),
     Misconception(
         "leaks",
-        "The flat row is one text, and a causal mask is a tril.",
-        "The flat row holds several texts, and here a request sees keys of another: a mask that "
-        "knows no borders mixes the texts up.",
+        "The flat row is one text, so its mask is a tril.",
+        "The flat row holds several texts. Here a request sees keys of another request.",
         changed(lambda mask: torch.ones_like(mask).tril()),
-        same_result=(
-            changed(lambda mask: torch.ones_like(mask).tril(mask.shape[1] - len(mask))),
-            changed(torch.ones_like),
-        ),
+        same_result=(changed(torch.ones_like),),
     ),
     Misconception(
         "top_left",
-        "A block is a tril.",
-        "The last query of a block sees all of its keys, so the diagonal ends in the block's "
-        "bottom right corner; here it begins in the top left one.",
+        "Each block is a tril.",
+        "The last query of a request sees all of its keys: the diagonal ends bottom right.",
         seeing(lambda query, key: sees(query, key, -query.past)),
     ),
     Misconception(
         "not_causal",
-        "A block of ones per request keeps them apart.",
-        "Each block is the mask of a chunk: its tokens come in together, and none may see the "
-        "later ones.",
+        "A block of ones per request separates the requests.",
+        "Within a block the mask is causal: the tokens of a chunk are computed together, and a "
+        "token must not see a later one.",
         seeing(lambda query, key: query.request == key.request),
     ),
     *diagonal_ideas(changed, lambda by: seeing(lambda query, key: sees(query, key, by))),
-    Misconception(
-        "in_place", "After the step the pasts are longer.", examples=(adds_to_the_pasts,)
-    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
 
 
-def look_at_borders(index: int, name: str, what: str) -> Look:
+def look_at_totals(index: int, name: str, what: str) -> Look:
     return Look(
         matters=lambda value, args: value[index],
         mistakes=MISCONCEPTIONS,
-        idea=f"`{name}` says for each request where its {what} begin in their row, and at its end "
-        "where the last request's end.",
+        idea=f"`{name}` says where the {what} of each request begin in the flat row. Its last "
+        "entry is the end of the row.",
         rows=lambda args, wanted, got: (
             ("expected", f"{name} = {wanted[index]}"),
             ("got", f"{name} = {got[index]}"),
@@ -218,13 +180,13 @@ JUDGE = Fusing(
     pack,
     MISCONCEPTIONS,
     looks=(
-        look_at_borders(0, "cu_seqlens_q", "queries"),
-        look_at_borders(1, "cu_seqlens_k", "keys"),
+        look_at_totals(0, "cu_seqlens_q", "queries"),
+        look_at_totals(1, "cu_seqlens_k", "keys"),
         Look(
             matters=lambda value, args: value[2],
             mistakes=MISCONCEPTIONS,
             idea="A query sees the keys of its own request that are not later in the text, and no "
-            "others.",
+            "other keys.",
             rows=drawn,
         ),
     ),
@@ -233,24 +195,24 @@ JUDGE = Fusing(
 
 EXERCISE = Exercise(
     number=1,
-    title="Nothing padded",
+    title="A step in one flat row",
     minutes=10,
     points=3,
-    part="pack",
+    is_policy=True,
     task=Task(
         signature="pack(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
         "tuple[list[int], list[int], torch.Tensor]",
         rules=(
-            "The new tokens of all B requests stand in one row of N queries, request after "
-            "request: `num_scheduled_tokens[i]` of request i (at least 1).",
-            "Their keys stand in one row of K, request after request: those of its "
-            "`context_lens[i]` cached tokens (0 or more), then those of its new ones.",
-            "Returns `(cu_seqlens_q, cu_seqlens_k, mask)`. `cu_seqlens_q` and `cu_seqlens_k` are "
-            "lists of B + 1 whole numbers: request i owns the queries from cu_seqlens_q[i] up to, "
-            "not including, cu_seqlens_q[i + 1], and the keys from cu_seqlens_k[i] up to, not "
-            "including, cu_seqlens_k[i + 1].",
-            "`mask` is a bool tensor (N, K): True where the query may attend to the key, one of "
-            "its own request that does not come after it in the text.",
+            "Request i has `context_lens[i]` cached tokens (0 or more) and computes "
+            "`num_scheduled_tokens[i]` new ones (at least 1).",
+            "The N queries of the step are the new tokens, request after request. The K keys are "
+            "the cached and then the new tokens of request 0, then those of request 1, and so on.",
+            "Returns `(cu_seqlens_q, cu_seqlens_k, mask)`. The first two are lists of whole "
+            "numbers with one entry more than there are requests: request i has the queries "
+            "`cu_seqlens_q[i]` to `cu_seqlens_q[i + 1] - 1` and the keys `cu_seqlens_k[i]` to "
+            "`cu_seqlens_k[i + 1] - 1`.",
+            "`mask` is a bool tensor (N, K): True where the query may attend to the key, that is, "
+            "to a key of its own request that is not later in the text.",
         ),
         args=([1, 0], [1, 2]),
         result=(
@@ -258,34 +220,41 @@ EXERCISE = Exercise(
             [0, 2, 4],
             torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]).bool(),
         ),
+        call="pack(context_lens=[1, 0], num_scheduled_tokens=[1, 2])",
+        steps=(
+            "Request 0 is a decode: 1 query, 2 keys. Request 1 is a chunk: 2 queries, 2 keys.",
+            "Request 1's queries therefore begin at 1 and its keys at 2.",
+            "Row 0 of the mask is request 0's query. It sees both of its keys.",
+            "Row 1 is the first token of the chunk. It sees only itself.",
+        ),
     ),
     hints=(
-        "Write the keys of two requests on one line, past and new. Where does the second one "
-        "begin, and which cells of the mask are its own?",
-        "Borders are running totals: of what for the queries, and of what for the keys? The mask "
-        "is False but for a block per request, and that block is the mask of a chunk behind its "
-        "past.",
-        "itertools.accumulate makes the running totals; mind the entry in front. Fill a mask of "
-        "False block by block: the borders say which rows and columns are request i's. What does "
-        "`tril` have to know for a block's last row to be all True?",
+        "Write the keys of two requests on one line, cached and new. Where does the second request "
+        "begin, and which cells of the mask belong to it?",
+        "Which lengths does each list add up? The mask is False except for one block per request, "
+        "which is the mask of a chunk after its cached tokens.",
+        "`itertools.accumulate` makes running totals; put the 0 in front. Fill a mask of False "
+        "block by block, with the rows and columns that the totals give. Which diagonal does "
+        "`tril` need so that a block's last row is all True?",
     ),
     right=(pack, by_owner, with_block_diag),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a decode and a chunk", JUDGE.on(([3, 1], [1, 2]), ([2, 1], [1, 1]), ([1, 2], [2, 1]))),
-        ("one request alone", JUDGE.on(([3], [2]), ([2], [1]), ([0], [3]))),
+        ("a single request", JUDGE.on(([3], [2]), ([2], [1]), ([0], [3]))),
         (
-            "first chunks, no past at all",
+            "first chunks, nothing cached",
             JUDGE.on(([0, 0], [1, 2]), ([0, 2], [2, 2]), ([1, 0, 2], [1, 1, 1])),
         ),
         ("any mix", JUDGE.on_drawn(lambda rng: any_lengths(rng, 20, most_rows=5))),
     ),
     equivalent_mutants={
         "pack(): lengths = list(zip(context_lens, num_scheduled_tokens, strict={True => False}))": (
-            "both are equally long"
+            "the lists are equally long"
         ),
-        "with_block_diag(): lengths = list(zip(contexts, scheduled, strict={True => False}))": (
-            "both are equally long"
+        "by_owner(): for i, (past, new) in "
+        "enumerate(zip(contexts, scheduled, strict={True => False})):": (
+            "the lists are equally long"
         ),
     },
 )

@@ -1,4 +1,4 @@
-"""K/V under a window: which entries to keep of it, and how a report shows those that were."""
+"""K/V under a window: the entries that stay, and how a report shows them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -14,7 +14,7 @@ Eviction: TypeAlias = Callable[[Tensor, Tensor, int, int], Kept]
 
 
 def keeping(choose: Callable[[int, int, int], Iterable[int]]) -> Eviction:
-    """Copy the entries that choose(length, window, sinks) names."""
+    """Copies the entries that choose(length, window, sinks) names."""
 
     def answer(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
         kept = list(choose(k.shape[1], window, sinks))
@@ -24,7 +24,7 @@ def keeping(choose: Callable[[int, int, int], Iterable[int]]) -> Eviction:
 
 
 def entries(length: int, window: int, sinks: int) -> list[int]:
-    """Those to keep."""
+    """The entries that stay."""
     return [i for i in range(length) if i < sinks or i >= length - window]
 
 
@@ -39,9 +39,9 @@ def case(
     dtype: torch.dtype = torch.float32,
     size: int = 2,
 ) -> Args:
-    """K/V of H heads and S entries of D = `size` that are all different, and what to keep.
+    """Arguments with K/V of H heads and S entries of D = `size`, all numbers different.
 
-    What they say takes all of their type, and v does not follow from k by its sign.
+    The numbers need the full precision of their type, and v is not -k.
     """
     count = heads * length * size
     k = (torch.arange(1, count + 1, dtype=dtype) / 3).view(heads, length, size)  # (H, S, D)
@@ -58,7 +58,7 @@ def draw_eviction(name: str, args: Args) -> str:
 
 
 def parts(value: Any) -> Sequence[Any]:
-    """What a tuple or a list holds."""
+    """The items of a tuple or a list."""
     return (as_items(value) or ()) if isinstance(value, list | tuple) else ()
 
 
@@ -67,7 +67,7 @@ def two_tensors(value: Any) -> bool:
 
 
 def draw_kept(args: Args, kept: Kept) -> str:
-    """The numbers of the entries; another dtype than K/V came in is named."""
+    """The numbers of the entries, and their type if it is not that of the arguments."""
     k, v, _, _ = args
     lines: list[str] = []
     for got, sources in ((kept[0], {"": k, " of v": v}), (kept[1], {"": v, " of k": k})):
@@ -77,7 +77,7 @@ def draw_kept(args: Args, kept: Kept) -> str:
 
 
 def numbers(got: Tensor, sources: dict[str, Tensor]) -> str:
-    """`got` as the entries of the sources that it holds, ? for one of neither, or its shape."""
+    """The entries of the sources in `got`, ? for an unknown one, or its shape."""
     first = sources[""]
     if got.dim() != 3 or (got.shape[0], got.shape[2]) != (first.shape[0], first.shape[2]):
         return f"a tensor of shape {tuple(got.shape)}"

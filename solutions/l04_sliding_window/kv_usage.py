@@ -1,4 +1,4 @@
-"""Exercise 4.3: what a step holds at its height, and after it."""
+"""Exercise 4.3: the KV tokens of a request at the peak of a step, and after it."""
 
 import random
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from course.task import Task
 def kv_usage(
     num_computed_tokens: int, num_scheduled_tokens: int, window: int | None, sinks: int
 ) -> tuple[int, int]:
-    """Return `(peak, end)`: the KV tokens a request holds at the height of a step and after it."""
-    # A chunk's tokens attend to what was kept and to each other, so all of that is in memory at
-    # once: the peak. To count only the end is to promise memory that is not there.
+    """Return `(peak, end)`: the KV tokens of a request at the peak of a step, and after it."""
+    # The tokens of a chunk attend to the kept tokens and to each other, so all of them are in
+    # memory at once: that is the peak. An engine that reserves only the end runs out of memory.
     total = num_computed_tokens + num_scheduled_tokens
     if window is None:
         return total, total
@@ -55,7 +55,7 @@ def under(rule: Callable[[int, int, int], tuple[int, ...]]) -> Callable[..., tup
 
 
 def at_most(limit: Callable[[int, int], int]) -> Callable[..., tuple[int, int]]:
-    """Right but for what is kept at most, limit(window, sinks)."""
+    """Right, except that limit(window, sinks) tokens stay."""
     return lambda computed, new, window, sinks: kv_usage(
         computed, new, None if window is None else limit(window, sinks), 0
     )
@@ -64,14 +64,14 @@ def at_most(limit: Callable[[int, int], int]) -> Callable[..., tuple[int, int]]:
 MISCONCEPTIONS = (
     Misconception(
         "not_two",
-        "What counts is the peak.",
+        "Only the peak matters.",
         "Return two numbers: `return peak, end`.",
         matches=lambda value: type(value) is not tuple or len(value) != 2,
         examples=(lambda *args: kv_usage(*args)[0],),
     ),
     Misconception(
         "not_int",
-        "On average over its chunk a step holds half of it.",
+        "On average a step holds half of its chunk.",
         lambda value: next(problem[1] for part in value if (problem := whole_number(part))),
         matches=lambda value: any(map(whole_number, value)),
         examples=(lambda computed, new, window, sinks: (computed + new / 2, computed + new),),
@@ -79,49 +79,49 @@ MISCONCEPTIONS = (
     Misconception(
         "chunk_not_counted",
         "A request with a window of W holds at most W.",
-        "Nothing can be evicted before the step has used it, so at its height the whole chunk is "
-        "held on top of what was kept: an engine that counts less runs out of memory.",
+        "The step evicts only after it has used the entries. At the peak the whole chunk is in "
+        "memory in addition to the kept tokens; an engine that counts less runs out of memory.",
         under(lambda computed, new, limit: (min(computed + new, limit),) * 2),
     ),
     Misconception(
         "full_length",
-        "A request holds the K/V of its text.",
-        "What was evicted is no longer held: however long the text, at most sinks + window tokens "
-        "are kept after a step.",
+        "A request holds the K/V of its whole text.",
+        "Evicted tokens take no memory: after a step at most sinks + window tokens stay, however "
+        "long the text.",
         lambda computed, new, window, sinks: (computed + new, computed + new),
     ),
     Misconception(
         "forgets_earlier_evictions",
-        "The peak is before eviction, so nothing is evicted at it.",
-        "Of the `num_computed_tokens` tokens of earlier steps, all but sinks + window were evicted "
-        "then; the peak adds the chunk to what was kept.",
+        "The peak comes before eviction, so it counts every token.",
+        "Earlier steps have already evicted all but sinks + window of the `num_computed_tokens` "
+        "tokens. The peak adds the chunk to the tokens that stayed.",
         under(lambda computed, new, limit: (computed + new, min(computed + new, limit))),
     ),
     Misconception(
         "never_evicts_in_this_step",
-        "This chunk is evicted in the next step.",
-        "After the step the chunk's own tokens are evicted too, as far as they have left the "
-        "window: the end is at most sinks + window.",
+        "The tokens of this chunk are evicted in the next step.",
+        "Eviction at the end of this step includes the chunk's own tokens: at most sinks + window "
+        "stay.",
         under(lambda computed, new, limit: (min(computed, limit) + new,) * 2),
     ),
     Misconception(
         "no_sinks",
-        "Sinks are so few that they do not count.",
-        "The sinks are kept besides the window and take memory like any other token: the limit is "
-        "sinks + window.",
+        "There are so few sinks that they do not count.",
+        "The sinks stay in addition to the window and take memory like any other token: the limit "
+        "is sinks + window.",
         at_most(lambda window, sinks: window),
     ),
     Misconception(
         "one_too_many",
         "A query sees W + 1 keys, so W + 1 are held.",
-        "A query sees W + 1 keys, but one of them is its own, new in its step: between steps W are "
-        "kept, besides the sinks.",
+        "A query sees W + 1 keys, but one of them is its own, which its step adds. Between steps, "
+        "the last W entries and the sinks stay.",
         at_most(lambda window, sinks: window + sinks + 1),
     ),
     Misconception(
         "none_is_zero",
         "None is a window of 0.",
-        "A `window` of None means that nothing is ever evicted: every computed token is held.",
+        "A `window` of None means no window: nothing is evicted, and every computed token is held.",
         lambda computed, new, window, sinks: kv_usage(computed, new, window or 0, sinks),
     ),
 )
@@ -144,8 +144,8 @@ def any_step(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     kv_usage,
     MISCONCEPTIONS,
-    "The peak is what is in memory when all of the chunk has come and nothing has gone for it; the "
-    "end is what is left once eviction is done.",
+    "The peak counts the tokens in memory before this step evicts; the end counts them after "
+    "eviction.",
     evidence=[
         (0, 40, 20, 0), (32, 8, 20, 4), (60, 1, 20, 4), (5, 1, 20, 4), (22, 1, 20, 4),
         (16, 16, 20, 2), (60, 30, 20, 4), (7, 3, None, 2), (100, 16, 5, 3),
@@ -154,40 +154,45 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=3,
-    title="KV tokens at the peak of a step and after it",
+    title="KV tokens at the peak of a step, and after it",
     minutes=8,
     points=2,
-    part="kv_usage",
+    is_policy=True,
     task=Task(
         signature="kv_usage(num_computed_tokens: int, num_scheduled_tokens: int, window: int | "
         "None, sinks: int) -> tuple[int, int]",
         rules=(
-            "The first `num_computed_tokens` tokens of a request were computed in earlier steps, "
-            "and what is not kept of them was evicted then.",
-            "This step computes the next `num_scheduled_tokens` (at least 1): the K/V of all of "
-            "them is added before anything is evicted.",
-            "After a step the first `sinks` positions (0 or more) and the last `window` (at least "
-            "1) are kept, as far as there are that many.",
-            "A `window` of None means that nothing is ever evicted.",
-            "Returns `(peak, end)`: the KV tokens that the request holds at the height of the "
-            "step, and after it.",
+            "Earlier steps computed the first `num_computed_tokens` tokens of a request. Each of "
+            "these steps evicted as below.",
+            "This step computes the next `num_scheduled_tokens` (at least 1). It adds the K/V of "
+            "all of them before it evicts any.",
+            "At the end of a step, at most the first `sinks` positions (0 or more) and the last "
+            "`window` (at least 1) stay. With a `window` of None, nothing is evicted.",
+            "Returns `(peak, end)`: the KV tokens of the request at the peak of this step, and "
+            "after it.",
         ),
         args=(10, 4, 6, 2),
         result=(12, 8),
+        call="kv_usage(num_computed_tokens=10, num_scheduled_tokens=4, window=6, sinks=2)",
+        steps=(
+            "Of the 10 computed tokens, 2 sinks and 6 in the window are still held: 8.",
+            "The chunk of 4 comes on top: the peak is 12.",
+            "At the end of the step, 2 + 6 stay again.",
+        ),
     ),
     hints=(
-        "A prompt of 40 tokens comes in one chunk and the window is 20. What is in memory while "
-        "the model computes it?",
-        "What was held before the step? The chunk comes on top of that; only then is evicted down "
-        "to what is kept.",
-        "Call the most that is kept after a step the limit. What was held before the step follows "
-        "from `num_computed_tokens` and the limit, and what is held after it from all computed "
-        "tokens and the limit, in the same way. Without a window there is no limit.",
+        "A prompt of 40 tokens is computed in one chunk, and the window is 20. How many KV tokens "
+        "are in memory while the model runs?",
+        "How many tokens were left before this step? The chunk comes on top of them, and only then "
+        "does the step evict.",
+        "At most a certain number of tokens stay after a step. Use this limit twice: on "
+        "`num_computed_tokens` for the tokens before the step, and on all computed tokens for the "
+        "end. Without a window there is no limit.",
     ),
     right=(kv_usage, by_listing, by_what_is_evicted),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("texts that fit into the window", JUDGE.on((0, 3, 8, 0), (5, 1, 8, 0), (0, 4, 8, 2))),
+        ("texts shorter than the window", JUDGE.on((0, 3, 8, 0), (5, 1, 8, 0), (0, 4, 8, 2))),
         ("chunks", JUDGE.on((0, 40, 20, 0), (16, 16, 20, 0), (32, 8, 20, 4), (0, 24, 20, 4))),
         ("decodes", JUDGE.on((20, 1, 20, 0), (60, 1, 20, 0), (19, 1, 20, 0), (60, 1, 20, 4))),
         ("no window", JUDGE.on((0, 5, None, 0), (30, 1, None, 0), (7, 3, None, 2))),

@@ -1,4 +1,4 @@
-"""Exercise 4.4: in which slot of a ring a position lies."""
+"""Exercise 4.4: the slot of a rolling buffer that holds a position."""
 
 import contextlib
 import itertools
@@ -18,10 +18,10 @@ from course.task import Task
 
 
 def rolling_buffer_index(position: int, window: int, sinks: int) -> int:
-    """Return the slot, from 0 to sinks + window - 1, in which the K/V of `position` lies."""
-    # A key carries its position with it, so attention does not mind the order of the slots. The
-    # sinks stay where they are; behind them, W slots are used in turn, and a new entry falls into
-    # the slot of the one that leaves the window.
+    """Return the slot, from 0 to sinks + window - 1, that holds the K/V of `position`."""
+    # Each key already contains its position, so the order of the slots does not matter. The sinks
+    # have slots of their own; the other W slots are used in turn, so a new entry overwrites the
+    # one that leaves the window.
     if position < sinks:
         return position
     return sinks + (position - sinks) % window
@@ -58,54 +58,48 @@ def next_free_slot(
 
 NOT_INT = Misconception(
     "not_int",
-    "Going round is a matter of dividing.",
-    lambda slot: f"A slot is a whole number (an int), not {a_kind(slot)}.",
+    "The slot is position / window.",
+    lambda slot: f"Return a whole number (an int), not {a_kind(slot)}.",
     examples=(lambda position, window, sinks: position / window,),
 )
 NOT_FOR_LIFE = Misconception(
     "not_for_life",
     "A new entry gets the next free slot.",
     lambda position: (
-        f"Asked again, position {position} is in another slot, but nothing is ever moved: a slot "
-        "has to follow from nothing but the position."
+        f"A second call for position {position} returned another slot, but entries never move."
     ),
     examples=(next_free_slot,),
 )
 MAPPINGS = (
     Misconception(
         "order_matters",
-        "Entries lie in the order of the text, so the newest is the last.",
-        "The newest cannot always have the last slot, because nothing is moved out of its way, and "
-        "the order of slots means nothing to attention: use them in turn.",
+        "Entries are in the order of the text, so the newest is the last.",
+        "Entries never move, so the newest cannot always have the last slot: use slots in turn.",
         lambda position, window, sinks: min(position, sinks + window - 1),
     ),
     Misconception(
         "over_the_sinks",
-        "The whole storage is the ring.",
-        "The sinks are kept for good, so no other position may have their slots: only the other "
-        "`window` slots are used in turn.",
+        "All slots are used in turn.",
+        "The sinks keep their slots for ever: use only the other `window` slots in turn.",
         lambda position, window, sinks: position % (sinks + window),
         same_result=(lambda position, window, sinks: position % window,),
     ),
     Misconception(
         "sinks_in_the_ring",
-        "The ring starts behind `sinks` slots, and every position is in it.",
-        "The sinks are in the ring here, where their slots are used again after `window` "
-        "positions: give them slots of their own.",
+        "Every position goes into the `window` slots behind the first `sinks` slots.",
+        "Here the sinks are overwritten after `window` positions: give them slots of their own.",
         lambda position, window, sinks: sinks + position % window,
     ),
     Misconception(
         "grows",
         "A position's slot is its position.",
-        "A storage with a slot for every position grows with the text: a new entry takes the slot "
-        "of the one that has just left the window.",
+        "Such a buffer grows with the text. Reuse the slot that has just left the window.",
         lambda position, window, sinks: position,
     ),
     Misconception(
         "one_slot_more",
-        "W + 1 keys are visible, so the ring has W + 1 slots.",
-        "There are sinks + window slots: a query sees W + 1 keys, but its own only joins when the "
-        "oldest of them leaves.",
+        "W + 1 keys are visible, so W + 1 slots are used in turn.",
+        "There are sinks + window slots: a new entry is stored when the oldest one leaves.",
         behind_the_sinks(lambda position, window, sinks: sinks + (position - sinks) % (window + 1)),
     ),
 )
@@ -114,7 +108,7 @@ MAPPINGS = (
 
 
 def judge(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> Failure | None:
-    """Whether the positions, computed in this order, get slots that serve; any slots that do."""
+    """The failure of the slots that these positions get, in this order; any valid slots pass."""
     slots: dict[int, int] = {}
     for position in positions:
         slot = like(ask(position, window, sinks), 0)
@@ -149,10 +143,10 @@ def not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
 def misplaced(
     ask: Ask, slots: dict[int, int], position: int, window: int, sinks: int
 ) -> Failure | None:
-    """When the slot of the newest position is none, or is not free."""
+    """A failure if the newest position's slot does not exist, or holds another kept position."""
     room, slot = sinks + window, slots[position]
     if not 0 <= slot < room:
-        idea = f"The storage has the slots 0 to {room - 1} and never grows: slot {slot} is none."
+        idea = f"The buffer has the slots 0 to {room - 1} and never grows; there is no slot {slot}."
         return Failure(idea, rows_of(ask, f"a slot from 0 to {room - 1}", slot), "no_such_slot")
     kept = [other for other in slots if other < sinks or other > position - window]
     inside = {at: [other for other in kept if slots[other] == at] for at in range(room)}
@@ -169,19 +163,15 @@ def misplaced(
         ("expected", f"{len(kept)} slots: once {position} is computed, all of these are kept"),
         ("got", "\n".join(strip)),
     )
-    idea = "Two positions that are kept at the same time lie in one slot, so one of them is lost."
-    return Failure(idea, rows, "collides")
+    return Failure("Two kept positions share a slot, so one of them is lost.", rows, "collides")
 
 
 def explanation(ask: Ask, slots: dict[int, int], window: int, sinks: int) -> Misconception | None:
-    """The known mistake that would have given all these slots, and more like them.
-
-    Only a whole series tells: single slots agree with many a mapping.
-    """
+    """The known mistake that gives all these slots, and those of a second buffer."""
     results: list[tuple[Args, Any]] = [
         ((position, window, sinks), slot) for position, slot in slots.items()
     ]
-    with contextlib.suppress(Exception):  # an answer that breaks off has said enough
+    with contextlib.suppress(Exception):  # an answer that raises is judged by its first slots
         results += [((position, 4, 2), ask(position, 4, 2)) for position in range(12)]
     for each in MAPPINGS:
         for answer in each.answers:
@@ -218,48 +208,52 @@ def far_along(rng: random.Random) -> Iterable[tuple[Sequence[int], int, int]]:
 
 EXERCISE = Exercise(
     number=4,
-    title="A ring of slots",
+    title="A rolling buffer",
     minutes=8,
     points=2,
-    part="rolling_buffer_index",
+    is_policy=True,
     task=Task(
         signature="rolling_buffer_index(position: int, window: int, sinks: int) -> int",
         rules=(
-            "The K/V of a request lies in a storage of sinks + window slots, counted from 0, "
-            "which never grows.",
-            "Positions are computed in the order of the text. Kept are the first `sinks` (0 or "
-            "more) and the last `window` (at least 1), the newest included.",
-            "Positions that are kept at the same time must lie in different slots.",
-            "Nothing is ever moved: a position has the same slot for as long as it is kept.",
+            "The K/V of a request is in a buffer of sinks + window slots, numbered from 0. The "
+            "buffer never grows.",
+            "Positions are computed in the order of the text. The first `sinks` (0 or more) and "
+            "the last `window` (at least 1) are kept, including the newest.",
+            "Positions that are kept at the same time must have different slots, and an entry "
+            "never moves.",
             "Returns the slot of `position`. Any answer with these properties is right.",
         ),
         args=(5, 3, 2),
         result=2,
+        call="rolling_buffer_index(position=5, window=3, sinks=2)",
+        steps=(
+            "Positions 0 and 1 are sinks, and positions 2, 3 and 4 fill the other three slots.",
+            "When position 5 is computed, position 2 leaves the window: 5 takes its slot, here 2.",
+        ),
     ),
     hints=(
-        "Which entry leaves just when a new one comes, and what becomes of its slot?",
-        "Give each sink a slot of its own for good. Behind them, `window` slots are used in turn, "
-        "so a position and the one `window` later get the same.",
-        "Count the positions behind the sinks from 0 and send them round `window` slots: the "
-        "operator that counts round is %. Then see that these slots lie behind the sinks' own.",
+        "Which entry leaves when a new one is stored, and what happens to its slot?",
+        "Each sink has its own slot. The other slots are used in turn: which positions share one?",
+        "Count the positions after the sinks from 0. `% window` turns this count into a number "
+        "from 0 to window - 1. Then make sure that these slots are not those of the sinks.",
     ),
     right=(rolling_buffer_index, sinks_behind, by_counting),
     misconceptions=(NOT_INT, *MAPPINGS, NOT_FOR_LIFE),
     checks=(
-        ("a ring alone", on((range(8), 3, 0))),
-        ("a ring behind sinks", on((range(10), 3, 2), (range(9), 2, 3))),
+        ("no sinks", on((range(8), 3, 0))),
+        ("sinks", on((range(10), 3, 2), (range(9), 2, 3))),
         ("a window of one", on((range(4), 1, 0), (range(4), 1, 1))),
         ("far into a text", on_drawn(far_along)),
     ),
     draw_call=named("position", "window", "sinks"),
     equivalent_mutants={
         "window at least 1": "it is at least 1",
-        "return sinks + position % window": "where the turn begins does not matter",
+        "return sinks + position % window": "the first slot of the turn does not matter",
         "rolling_buffer_index(): if position {< => <=} sinks:": (
             "position `sinks` gets slot `sinks` either way"
         ),
         "rolling_buffer_index(): return sinks + (position {- => +} sinks) % window": (
-            "where the turn begins does not matter"
+            "the first slot of the turn does not matter"
         ),
     },
 )

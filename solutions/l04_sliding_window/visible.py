@@ -14,8 +14,8 @@ from course.task import Task
 
 def visible(query: int, key: int, window: int | None, sinks: int) -> bool:
     """Return whether the token at position `query` may attend to the one at position `key`."""
-    # Nothing but positions: no chunk, no step, no cache. That is why the text cannot depend on how
-    # the engine cuts its work.
+    # The rule uses positions only, no chunk, step or cache. So the text cannot depend on how the
+    # engine divides its work.
     if key > query:
         return False
     return window is None or key < sinks or query - key <= window
@@ -48,9 +48,9 @@ def reaching(reach: Callable[[int, int], int]) -> Callable[..., bool]:
 
 
 def near(distance: Callable[[int], int], sees_all: bool) -> Callable[..., bool]:
-    """A window that does not ask whether the key comes later; `distance` is of query - key.
+    """A window that ignores whether the key comes later; `distance` is applied to query - key.
 
-    Without a window a query `sees_all`, or what it can look back on.
+    Without a window a query sees everything if `sees_all`, else the keys up to its own.
     """
 
     def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
@@ -64,7 +64,7 @@ def near(distance: Callable[[int], int], sees_all: bool) -> Callable[..., bool]:
 def by_chunks(size: int | None, reach: Callable[[int], int]) -> Callable[..., bool]:
     """A query looks back reach(window) positions from the start of its chunk of `size` tokens.
 
-    A `size` of None is that of the window.
+    A `size` of None means chunks as long as the window.
     """
 
     def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
@@ -79,28 +79,28 @@ MISCONCEPTIONS = (
     Misconception(
         "not_bool",
         "1 and 0 are as good as True and False.",
-        lambda value: f"The answer is True or False, not {a_kind(value)}.",
+        lambda value: f"Return True or False, not {a_kind(value)}.",
         matches=lambda value: as_truth(value) is None,
         examples=(lambda *args: int(visible(*args)),),
     ),
     Misconception(
         "future",
-        "Near is near.",
-        "A window looks back only: a key later than the query stays hidden, however near, and "
-        "query - key is negative there.",
+        "A key near the query is visible.",
+        "A window looks back only. A key later than the query is hidden, and query - key is "
+        "negative there.",
         near(abs, sees_all=False),
         same_result=(near(int, sees_all=False),),
     ),
     Misconception(
         "w_keys",
-        "A window of W holds W keys, the query's own among them.",
-        "A query sees itself and the W positions before it, W + 1 keys: at a distance of exactly W "
-        "a key is still visible.",
+        "A window of W has W keys, including the query's own.",
+        "In this course a query sees itself and the W positions before it, W + 1 keys: a key at a "
+        "distance of exactly W is visible. (Mistral's W includes the token itself.)",
         reaching(lambda window, sinks: window - 1),
     ),
     Misconception(
         "no_sinks",
-        "What has left the window is gone.",
+        "A token that has left the window is hidden.",
         "The first `sinks` positions stay visible however far back they are.",
         lambda query, key, window, sinks: visible(query, key, window, 0),
         same_result=(
@@ -112,28 +112,27 @@ MISCONCEPTIONS = (
     Misconception(
         "sinks_too_early",
         "The sinks are always visible.",
-        "Sinks are no exception from causality: a sink that comes after the query is not there "
-        "yet.",
+        "Sinks are causal too: a sink that comes after the query is hidden from it.",
         lambda query, key, window, sinks: key < sinks or visible(query, key, window, sinks),
     ),
     Misconception(
         "one_sink_more",
         "The sinks are the positions up to `sinks`.",
-        "Positions count from 0, so the sinks are the positions below `sinks`; position `sinks` "
-        "itself is none.",
+        "Positions start at 0, so the sinks are the positions below `sinks`. Position `sinks` is "
+        "not a sink.",
         lambda query, key, window, sinks: visible(query, key, window, sinks + 1),
     ),
     Misconception(
         "sinks_and_window",
-        "The window is what is kept in all, sinks included.",
-        "The sinks come on top of the window: it reaches W positions back whatever their number.",
+        "The window counts all visible keys, sinks included.",
+        "The sinks come on top of the window: it reaches W positions back for any number of sinks.",
         reaching(lambda window, sinks: window - sinks),
         same_result=(reaching(lambda window, sinks: window + sinks),),
     ),
     Misconception(
         "no_window",
-        "A causal mask is what hides.",
-        "`window` limits how far a query looks back; here it sees every earlier position.",
+        "A causal mask is enough.",
+        "`window` limits how far a query looks back. Here the query sees every earlier position.",
         lambda query, key, window, sinks: key <= query,
     ),
     Misconception(
@@ -144,23 +143,22 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "not_itself",
-        "A token looks at the tokens before it.",
-        "A token attends to itself as well: at a distance of 0 a key is visible.",
+        "A token attends to the tokens before it.",
+        "A token attends to itself as well: a key at a distance of 0 is visible.",
         lambda query, key, window, sinks: key != query and visible(query, key, window, sinks),
     ),
     Misconception(
         "per_chunk",
-        "What an earlier chunk's end evicted is gone; the chunk sees the rest.",
-        "What a token sees must not depend on where a chunk begins or ends, or the text would "
-        "change with the chunk size: the window goes back from the query's own position.",
+        "A whole chunk sees the entries that were left when it began.",
+        "The window is relative to the query's own position. Here the text would change with the "
+        "chunk size.",
         by_chunks(8, lambda window: window),
         same_result=(by_chunks(4, lambda window: window),),
     ),
     Misconception(
         "blocks",
         "A window is a block of W positions.",
-        "The window slides: it goes back W positions from each query and does not wait for the "
-        "next block to begin.",
+        "The window slides: it reaches W positions back from each query and has no fixed borders.",
         by_chunks(None, lambda window: 0),
     ),
 )
@@ -189,8 +187,7 @@ def any_pair(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     visible,
     MISCONCEPTIONS,
-    "A key is visible when the query may look back on it: a sink at any distance, any other only "
-    "within the window.",
+    "An earlier key is visible if it is a sink, at any distance, or inside the window.",
     evidence=[
         *((query, key, 3, 2) for query in (1, 9) for key in range(11)),
         *((query, key, 4, 0) for query in (11, 12) for key in range(5, 14)),
@@ -202,37 +199,41 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=1,
-    title="What a token may see",
+    title="Which keys a token sees",
     minutes=8,
     points=2,
-    part="visible",
+    is_policy=True,
     task=Task(
         signature="visible(query: int, key: int, window: int | None, sinks: int) -> bool",
         rules=(
-            "Positions count from 0 in the text. Returns whether the token at position `query` may "
-            "attend to the one at position `key`.",
-            "With a `window` of W (at least 1), a query may attend to itself and to the W "
-            "positions before it.",
-            "It may also attend to the sinks, the first `sinks` positions of the text (0 or more).",
-            "It may never attend to a position later than its own.",
-            "A `window` of None means no window: a query may attend to all it can look back on.",
+            "Returns whether the token at position `query` may attend to the token at position "
+            "`key`. Positions start at 0.",
+            "With a `window` of W (at least 1), a query sees itself, the W positions before it and "
+            "the sinks, which are the first `sinks` positions of the text (0 or more).",
+            "It never sees a position later than its own.",
+            "A `window` of None means no window: a query sees every position up to its own.",
         ),
         args=(7, 3, 3, 1),
         result=False,
+        call="visible(query=7, key=3, window=3, sinks=1)",
+        steps=(
+            "A window of 3 shows query 7 the keys 4, 5, 6 and 7.",
+            "One sink adds key 0. Key 3 is in neither group.",
+        ),
     ),
     hints=(
-        "Write down the keys that query 7 sees with a window of 3: how many are they, and how far "
-        "back is the last one?",
-        "Three questions in this order: is the key later than the query? Is there a window at "
-        "all? If so, is the key a sink, or near enough?",
-        "The first question alone can answer False, and a window of None alone can then answer "
-        "True. For the third, a sink is known by its own position, and nearness by the distance "
-        "query - key: one of the two is enough.",
+        "Which keys does query 9 see with a window of 3? How many are there, and how far back is "
+        "the last one?",
+        "Ask in this order: is the key later than the query? Is there a window? If so, is the key "
+        "a sink, or near enough?",
+        "Return False for a later key. Then return True if `window` is None. Otherwise compare the "
+        "key with `sinks` and the distance query - key with `window`: it is enough if one of the "
+        "two makes the key visible.",
     ),
     right=(visible, by_cases, by_listing),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("a window alone", JUDGE.on(*all_pairs(6, 2, 0))),
+        ("a window without sinks", JUDGE.on(*all_pairs(6, 2, 0))),
         ("a window and sinks", JUDGE.on(*all_pairs(7, 2, 2), (5, 1, 2, 8))),
         ("no window", JUDGE.on(*all_pairs(4, None, 0), *all_pairs(3, None, 1))),
         ("any query and any key", JUDGE.on_drawn(any_pair)),

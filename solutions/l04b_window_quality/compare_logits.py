@@ -178,8 +178,8 @@ EXERCISE = Exercise(
         "torch.Tensor) -> tuple[float, float]",
         rules=(
             "The model has read a text twice, with its full context and under a window. Row t of "
-            "each logits (T, V) says what it expects next at position t. `targets` (T,) are the "
-            "tokens that really came next.",
+            "`full_logits` and of `window_logits`, both (T, V), are its logits for the token after "
+            "position t. `targets` (T,) are the tokens that really came next.",
             "`agreement` is the share of rows, from 0 to 1, whose most likely token is the same in "
             "both.",
             "`nll_delta` is how much the window adds to the mean negative log likelihood of "
@@ -196,8 +196,9 @@ EXERCISE = Exercise(
         "               window_logits=[[0, 2], [1, 0]], targets=[0, 0])",
         steps=(
             "In row 0 token 0 is the most likely one with the full context, and token 1 under the "
-            "window. In row 1 it is token 0 in both. One row of two agrees.",
-            "The log likelihood of target 0 falls by 2 nats in row 0 and by nothing in row 1.",
+            "window. In row 1 both choose token 0. One row of two agrees.",
+            "The log likelihood of target 0 falls by 2 nats in row 0 and by nothing in row 1. The "
+            "mean is (2 + 0) / 2 = 1.",
         ),
     ),
     hints=(

@@ -1,4 +1,4 @@
-"""Forms of answers that are one finite number."""
+"""Misconceptions about results that are one finite number."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from course.exercise import Misconception
 
 
 def not_a_number(what: str, belief: str, *ways: Callable[..., Any]) -> Misconception:
-    """Something else than a number."""
+    """A result that is not a number."""
     return Misconception(
         "not_a_number",
         belief,
@@ -21,11 +21,11 @@ def not_a_number(what: str, belief: str, *ways: Callable[..., Any]) -> Misconcep
 
 
 def not_finite(what: str, belief: str, *ways: Callable[..., Any]) -> Misconception:
-    """A number, but an infinite one or NaN."""
+    """An infinite number or NaN."""
     return Misconception(
         "not_finite",
         belief,
-        f"The {what} is a finite number, so that it can be compared.",
+        f"The {what} has to be a finite number, so that it can be compared.",
         matches=lambda value: as_number(value) is not None and not math.isfinite(value),
         examples=ways,
     )

@@ -1,11 +1,7 @@
-"""A tiny prefill engine for the check of `select_victim`, and how to make a workload smaller.
+"""A tiny prefill engine for the check of `select_victim`, which applies each decision."""
 
-The check runs it: it asks for a decision at each moment, and applies the decision itself.
-"""
-
-import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nanogpt.slo import policy
 from nanogpt.slo.policy import by_urgency
@@ -58,10 +54,10 @@ class Prefills:
         self.diary: list[str] = []
         self.lost = [0] * len(workload.jobs)
         self.unfinished = set(range(len(workload.jobs)))
-        self._chosen: int | None = None  # the one that the last preemption was for: goes first
+        self._chosen: int | None = None  # the candidate of the last preemption, which goes first
 
     def run(self, max_passes: int) -> bool:
-        """Run to the last request, at most so many passes; whether all are done."""
+        """Run at most `max_passes` passes; return whether all requests are done."""
         while self.unfinished and len(self.diary) < max_passes:
             waiting = self._waiting()
             if waiting:
@@ -72,25 +68,25 @@ class Prefills:
         return not self.unfinished
 
     def _arrivals(self) -> list[int]:
-        """When those arrive that are not here yet."""
+        """The arrival times that are still to come."""
         times_us = (1000 * self.workload.jobs[i].arrival_ms for i in self.unfinished)
         return [time_us for time_us in times_us if time_us > self.now_us]
 
     def _waiting(self, running: Sequence[int] = ()) -> list[SloView]:
-        """All that are here and neither done nor running, the most urgent first."""
+        """The requests that have arrived and are neither done nor running, most urgent first."""
         jobs = self.workload.jobs
         here = [i for i in self.unfinished if 1000 * jobs[i].arrival_ms <= self.now_us]
         return by_urgency([self._view(i) for i in here if i not in running])
 
     def _view(self, i: int, total: int | None = None, done: int = 0) -> SloView:
-        """A request as the policy sees it; in a pass, what the whole pass still has to compute."""
+        """A request as the policy sees it. In a pass, its work is the rest of the whole pass."""
         job = self.workload.jobs[i]
         tokens, deadline_ms = total or job.tokens, job.arrival_ms + job.slo_ms
         request = SloRequest(i, tokens, done, 1000 * deadline_ms, 1000 * job.slo_ms, self.lost[i])
         return REFERENCE.view(request, self.now_us, A, C)
 
     def _run_pass(self, ids: list[int]) -> None:
-        """Compute to the end of the pass, or until it is preempted."""
+        """Compute until the pass ends or is preempted."""
         self._chosen, start_us = None, self.now_us
         tokens = sum(self.workload.jobs[i].tokens for i in ids)
         finish_us = start_us + policy.predict(tokens, A, C)
@@ -115,39 +111,7 @@ class Prefills:
         self.diary.append(f"{start_us // 1000}-{finish_us // 1000} ms: {names}, done")
 
     def _next_look(self, running: Sequence[int]) -> float:
-        """The next decision: at every arrival, and every 20 ms as long as a request waits."""
+        """The time of the next decision: every arrival, and every 20 ms while a request waits."""
         tick_us = (self.now_us // _TICK_US + 1) * _TICK_US
         looks = self._arrivals() + ([tick_us] if self._waiting(running) else [])
         return min(looks, default=float("inf"))
-
-
-def smaller_workloads(workload: Workload) -> Iterator[Workload]:
-    """One request fewer, one place fewer, or one number smaller."""
-    jobs = workload.jobs
-    for i in range(len(jobs)):
-        if len(jobs) > 2:
-            yield replace(workload, jobs=jobs[:i] + jobs[i + 1 :])
-    if workload.slots > 1:
-        yield replace(workload, slots=workload.slots - 1)
-    for i, job in enumerate(jobs):
-        for field, unit in (("arrival_ms", 10), ("tokens", 100), ("slo_ms", 10)):
-            number = getattr(job, field)
-            for less in (number // 2 // unit * unit, (number - 1) // unit * unit):
-                if unit - 10 <= less < number and (less or field == "arrival_ms"):
-                    easier = replace(job, **{field: less})
-                    yield replace(workload, jobs=(*jobs[:i], easier, *jobs[i + 1 :]))
-
-
-def any_workloads(rng: random.Random, sizes: Sequence[int]) -> list[Workload]:
-    """Long prompts that begin together, and short ones that come in between with little time."""
-    workloads: list[Workload] = []
-    for number, size in enumerate(sizes):
-        slots = rng.choice((1, 2, 2, 3)) if size > 2 else 1
-        jobs: list[Job] = []
-        for i in range(size):
-            tokens = 100 * (rng.randint(4, 9) if i < slots else rng.randint(1, 4))
-            slo_ms = round((10 + tokens / 10) * rng.choice((0.5, 1.1, 1.5, 3, 3, 6, 12)))
-            jobs.append(Job(0 if i < slots else rng.randint(0, 150), tokens, slo_ms))
-        mode = ("conservative", "aggressive")[number % 2]
-        workloads.append(Workload(mode, rng.choice((1.2, 2.0)), slots, tuple(jobs)))
-    return workloads

@@ -1,4 +1,4 @@
-"""Requests as the policy sees them, and moments of a gate."""
+"""Requests as the policy sees them, and moments for `select_victim`."""
 
 import random
 from typing import Any
@@ -11,7 +11,7 @@ A, C = 100.0, 10_000.0  # 0.1 ms per token and 10 ms per pass, in microseconds
 
 
 def seen(id: int, left_ms: float, slack_ms: float, preempted: int = 0, **fields: Any) -> SloView:
-    """A request with its deadline in `left_ms` and `slack_ms` of that to spare."""
+    """A request with its deadline in `left_ms` and `slack_ms` of slack."""
     slack_us, left_us = round(1000 * slack_ms), round(1000 * left_ms)
     known: dict[str, Any] = {
         "tokens": max(1, round((left_us - slack_us - C) / A)),
@@ -23,15 +23,15 @@ def seen(id: int, left_ms: float, slack_ms: float, preempted: int = 0, **fields:
 
 
 def any_moments(rng: random.Random, count: int) -> list[Args]:
-    """Moments in which every rule of a gate decides somewhere: few runners first."""
+    """Moments in which every rule decides somewhere, those with few running requests first."""
     moments: list[Args] = []
     while len(moments) < count:
         ids = rng.sample(range(10), rng.choice((1, 2, 2, 3, 3, 4)) + 1)
         margin, mode = rng.choice((1.0, 1.2, 1.6, 2.0)), rng.choice(("conservative", "aggressive"))
-        waiter, *runners = (any_view(rng, id) for id in ids)
-        close = [abs(waiter.edf_score - margin * runner.edf_score) for runner in runners]
+        candidate, *runners = (any_view(rng, id) for id in ids)
+        close = [abs(candidate.edf_score - margin * runner.edf_score) for runner in runners]
         if margin in (1.0, 2.0) or min(close) > 1e-9:  # 1.2 times a score is not exact
-            moments.append((waiter, runners, margin, mode))
+            moments.append((candidate, runners, margin, mode))
     return sorted(moments, key=lambda args: len(args[1]))
 
 

@@ -59,19 +59,20 @@ def sized(
 
 
 def doomed_get(score: Callable[[int], float]) -> Score:
-    """The right score, but for the doomed."""
+    """The right score, except for doomed requests."""
     return lambda slack, left: Near(size(slack, left) if slack >= 0 else score(left))
 
 
 DIVIDES_BY_ZERO = Misconception(
     "divides_by_zero",
-    "One over the time.",
-    "Every late request passes its deadline, and there the time left is 0: count the time as at "
-    "least 1 ms before you divide by it.",
+    "The time is never 0.",
+    "At the deadline the time left is 0. Count the time as at least 1 ms before you divide by it.",
     examples=(lambda slack, left: (1 if slack >= 0 else -1) / abs(left / 1000),),
 )
 MISCONCEPTIONS = (
-    not_a_number("edf_score", "A rank is a tuple.", lambda slack, left: (slack >= 0, abs(left))),
+    not_a_number(
+        "edf_score", "A pair sorts just as well.", lambda slack, left: (slack >= 0, abs(left))
+    ),
     not_finite(
         "edf_score",
         "A doomed request has no score.",
@@ -80,31 +81,31 @@ MISCONCEPTIONS = (
     DIVIDES_BY_ZERO,
     Misconception(
         "not_clamped",
-        "Only 0 is a problem.",
+        "Only a time of 0 is a problem.",
         "The time left is 0 at the deadline and tiny just around it, so the score would grow "
         "without bound: count a time as at least 1 ms.",
         sized(lambda slack, left: 1 / abs(left / 1000) if left else 0.0),
     ),
     Misconception(
         "clamp_of_1_us",
-        "At least 1, in the unit of the argument.",
-        "A time counts as at least 1 ms, which is 1000 us; with 1 us, a request at its deadline "
+        "At least 1 means 1 us.",
+        "A time counts as at least 1 ms, which is 1000 us. With 1 us, a request at its deadline "
         "would beat all others by any margin.",
         sized(lambda slack, left: 1000 / max(abs(left), 1)),
     ),
     Misconception(
         "per_us",
-        "One over the argument.",
-        "The time comes in microseconds and the score is per millisecond: divide the time by 1000 "
-        "before you divide by it.",
+        "The size is 1 divided by the time in microseconds.",
+        "The time comes in microseconds and the score is per millisecond: convert the time to "
+        "milliseconds first, then take 1 divided by it.",
         sized(lambda slack, left: 1 / max(abs(left), 1)),
         same_result=(sized(lambda slack, left: 1 / max(abs(left), 1000)),),
     ),
     Misconception(
         "sign_of_the_time",
-        "Negative is past the deadline.",
-        "A deadline that is still ahead may be impossible to meet: the sign comes from the slack, "
-        "which counts the remaining work.",
+        "Negative means that the deadline is past.",
+        "The sign comes from the slack, which counts the remaining work. A deadline that is still "
+        "ahead may be impossible to meet.",
         sized(size, lambda slack, left: left >= 0),
     ),
     Misconception(
@@ -116,8 +117,8 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "sign",
-        "Trouble is urgent.",
-        "The sign is reversed: a slack of 0 or more makes it positive.",
+        "A request that is late is the most urgent.",
+        "The sign is reversed. A slack of 0 or more makes the score positive.",
         sized(size, lambda slack, left: slack < 0),
     ),
     Misconception(
@@ -128,15 +129,15 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "order_of_the_doomed",
-        "Doomed is doomed.",
-        "The score of a doomed request, too, has the size 1 / time in milliseconds: the nearer its "
-        "deadline, missed or not, the lower it ranks.",
+        "All doomed requests are equal.",
+        "A doomed request's score is -1 divided by the distance to its deadline in milliseconds. "
+        "So among doomed requests, the one nearest to its deadline, past or ahead, ranks lowest.",
         doomed_get(lambda left: -1.0),
     ),
     Misconception(
         "zero_is_doomed",
-        "Positive is above 0.",
-        "With a slack of exactly 0 the request still meets its deadline: 0 counts as positive.",
+        "A slack of 0 is not positive.",
+        "With a slack of exactly 0 the request still meets its deadline, so 0 counts as positive.",
         sized(size, lambda slack, left: slack > 0),
     ),
 )
@@ -188,6 +189,7 @@ EXERCISE = Exercise(
             "A deadline nearer than 1 ms counts as 1 ms away.",
         ),
         args=(5_000, 20_000),
+        steps=("The deadline is 20 ms away: 1 / 20 = 0.05.", "The slack is positive."),
         result=0.05,
     ),
     hints=(

@@ -16,8 +16,8 @@ from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 
 def slack(now: int, deadline: int, total: int, done: int, a: float, c: float) -> float:
     """Return how much time a request has to spare before its deadline, in microseconds."""
-    # Only the remaining work still costs time. A running request that is charged for its whole
-    # prompt looks doomed in the middle of its pass, and is aborted just before it would finish.
+    # Only the remaining work still costs time. If a running request is charged for its whole
+    # prompt, it looks doomed in the middle of its pass and is aborted just before it would finish.
     left = total - done
     work_us = a * left + c if left > 0 else 0
     return deadline - now - work_us
@@ -52,7 +52,9 @@ def pass_us(tokens: int, a: float, c: float) -> float:
 
 
 MISCONCEPTIONS = (
-    not_a_number("slack", "Late or not?", lambda *args: slack(*args) >= 0),
+    not_a_number(
+        "slack", "The result says whether the request is late.", lambda *args: slack(*args) >= 0
+    ),
     not_finite(
         "slack",
         "A finished request has unlimited time.",
@@ -62,49 +64,46 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "ignores_progress",
-        "A prefill takes what it takes.",
-        "A running request that is charged for its whole prompt looks doomed although it is about "
-        "to finish: only total - done tokens are still to be computed.",
+        "A prefill takes a fixed time.",
+        "Only total - done tokens are still to be computed. Charged for its whole prompt, a "
+        "running request looks doomed although it is about to finish.",
         charging(lambda total, done, a, c: pass_us(total, a, c)),
     ),
     Misconception(
         "forgets_c",
-        "Time is tokens.",
-        "Every pass also costs c. Without it, short prompts seem to have time that they do not "
-        "have.",
+        "The time depends only on the tokens.",
+        "Every pass also costs c. Without it, short prompts seem to have more time than they do.",
         charging(lambda total, done, a, c: a * (total - done)),
     ),
     Misconception(
         "forgets_now",
-        "The deadline is the time that is left.",
-        "The deadline is a point in time; the time until then depends on `now`.",
+        "`deadline` is the time that is left.",
+        "The deadline is a point in time. The time until then is `deadline - now`.",
         lambda now, *rest: slack(0, *rest),
     ),
     Misconception(
         "sign",
         "Slack is how late the request will be.",
-        "The sign is reversed: a request with time to spare has a slack above 0, and one that is "
-        "short of time a slack below 0.",
+        "The sign is reversed. The slack of a request with time to spare is above 0; the slack of "
+        "a request that will be late is below 0.",
         lambda *args: -slack(*args),
     ),
     Misconception(
         "done_twice",
-        "The done tokens shorten the work, and their time was saved.",
-        "The done tokens leave less to compute, and that is all they change. Here they are "
-        "subtracted twice.",
+        "Each computed token also adds its time to the slack.",
+        "The done tokens are subtracted twice here. They only reduce the work that remains.",
         charging(lambda total, done, a, c: pass_us(total - done, a, c) - a * done),
     ),
     Misconception(
         "empty_pass",
-        "A pass costs c at least.",
+        "A pass always costs at least c.",
         "When nothing is left to compute there is no pass, so its fixed cost c is not paid.",
         charging(lambda total, done, a, c: a * (total - done) + c),
     ),
     Misconception(
         "no_work",
-        "Time until the deadline.",
-        "This is the time to the deadline. The slack is what remains of it after the remaining "
-        "tokens are computed.",
+        "Slack is the time until the deadline.",
+        "This is the time to the deadline. Subtract the time of a pass over the remaining tokens.",
         charging(lambda total, done, a, c: 0),
     ),
 )
@@ -151,19 +150,22 @@ EXERCISE = Exercise(
             "Returns the slack: the time until `deadline` minus the time of a pass over the "
             "remaining tokens.",
             "A slack below 0 means that the request is doomed: it misses its deadline even if it "
-            "runs from now on.",
+            "starts now and is not interrupted.",
             "`now`, `deadline` and the result are in microseconds. Rounding is allowed.",
         ),
         args=(20_000, 90_000, 400, 0, 100.0, 10_000.0),
+        steps=(
+            "The deadline is 70,000 us away.",
+            "A pass over the 400 tokens takes 100 * 400 + 10,000 = 50,000 us.",
+        ),
         result=20_000.0,
     ),
     hints=(
-        "A request has computed 300 of its 400 tokens. Which work is still ahead of it, and which "
-        "is paid already?",
+        "A request has computed 300 of its 400 tokens. Which work remains, and which is done?",
         "The time to the deadline is deadline - now. A pass over how many tokens has to be "
         "subtracted?",
-        "Only the remaining tokens cost a each. And look at a request without remaining tokens: "
-        "what would a * n + c charge it for?",
+        "Only the remaining tokens cost time, `a` microseconds each. Then look at a request "
+        "without remaining tokens: would a * n + c be right for it?",
     ),
     right=(slack, of_the_finish, in_whole_microseconds),
     misconceptions=MISCONCEPTIONS,

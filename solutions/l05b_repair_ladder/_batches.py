@@ -13,11 +13,10 @@ Batch: TypeAlias = Callable[[SloView, list[SloView], float, float, int, float], 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Whether one more fits: the batch has `before` tokens and would have `tokens`, of `count`."""
+    """Whether one more request fits: the batch has `before` tokens and would have `tokens`."""
 
-    head: SloView
-    waiter: SloView
-    count: int
+    candidate: SloView
+    request: SloView
     before: int
     tokens: int
     a: float
@@ -31,11 +30,11 @@ class Room:
 
     @property
     def spare_us(self) -> float:
-        return self.head.time_to_deadline_us - self.work_us
+        return self.candidate.time_to_deadline_us - self.work_us
 
     @property
     def kept_us(self) -> float:
-        return self.slack_reserve * self.head.slo_us
+        return self.slack_reserve * self.candidate.slo_us
 
     @property
     def within_tokens(self) -> bool:
@@ -46,9 +45,9 @@ class Room:
         return self.spare_us >= self.kept_us
 
     @property
-    def waiter_keeps_reserve(self) -> bool:
-        spare_us = self.waiter.time_to_deadline_us - self.work_us
-        return spare_us >= self.slack_reserve * self.waiter.slo_us
+    def request_keeps_reserve(self) -> bool:
+        spare_us = self.request.time_to_deadline_us - self.work_us
+        return spare_us >= self.slack_reserve * self.request.slo_us
 
     def fits(self) -> bool:
         return self.within_tokens and self.keeps_reserve
@@ -57,29 +56,25 @@ class Room:
 def batching(
     fits: Callable[[Room], bool] = Room.fits,
     *,
-    starts_with: Callable[[SloView], int] = lambda head: head.tokens,
+    starts_with: Callable[[SloView], int] = lambda candidate: candidate.tokens,
     skips: bool = False,
 ) -> Batch:
-    """The rules with another idea of what fits; `skips` goes on after a waiter that does not."""
+    """The rules with another idea of what fits; `skips`: go on after a request that does not."""
 
     def answer(
-        head: SloView,
-        waiters: list[SloView],
+        candidate: SloView,
+        waiting: list[SloView],
         a: float,
         c: float,
         max_batch_tokens: int,
         slack_reserve: float,
     ) -> list[int]:
-        ids, tokens = [head.id], starts_with(head)
-        for waiter in waiters:
-            after = tokens + waiter.tokens
-            if fits(
-                Room(
-                    head, waiter, len(ids) + 1, tokens, after, a, c, max_batch_tokens, slack_reserve
-                )
-            ):
+        ids, tokens = [candidate.id], starts_with(candidate)
+        for request in waiting:
+            after = tokens + request.tokens
+            if fits(Room(candidate, request, tokens, after, a, c, max_batch_tokens, slack_reserve)):
                 tokens = after
-                ids.append(waiter.id)
+                ids.append(request.id)
             elif not skips:
                 break
         return ids
@@ -91,108 +86,88 @@ best = batching()
 
 
 def sparing(spare_us: Callable[[Room], float]) -> Batch:
-    """The rules, with another idea of what the head has to spare."""
+    """The rules, with another idea of what the candidate has to spare."""
     return batching(lambda room: room.within_tokens and spare_us(room) >= room.kept_us)
 
 
-def offered(waiters: Callable[[list[SloView]], list[SloView]]) -> Callable[..., list[int]]:
-    """The rules for waiters that were picked or sorted before."""
-    return lambda head, those, *rest: best(head, waiters(those), *rest)
+def refuses_the_candidate(candidate: SloView, waiting: list[SloView], *rest: Any) -> list[int]:
+    alone = Room(candidate, candidate, 0, candidate.tokens, *rest)
+    return best(candidate, waiting, *rest) if alone.fits() else []
 
 
-def refuses_the_head(head: SloView, waiters: list[SloView], *rest: Any) -> list[int]:
-    alone = Room(head, head, 1, 0, head.tokens, *rest)
-    return best(head, waiters, *rest) if alone.fits() else []
-
-
-def takes_them_out(head: SloView, waiters: list[SloView], *rest: Any) -> list[int]:
-    batch = best(head, waiters, *rest)
-    del waiters[: len(batch) - 1]
+def takes_them_out(candidate: SloView, waiting: list[SloView], *rest: Any) -> list[int]:
+    batch = best(candidate, waiting, *rest)
+    del waiting[: len(batch) - 1]
     return batch
 
 
-ONLY_THE_HEAD = (
-    "The other requests must not endanger the head, which runs in any case: only the head's time "
-    "and SLO count."
-)
 MISCONCEPTIONS = (
-    not_a_list("A batch is a set.", lambda *args: set(best(*args))),
+    not_a_list("A batch has no order.", lambda *args: set(best(*args))),
     Misconception(
         "no_reserve",
-        "A pass takes as many requests as it can hold.",
-        "All requests of a pass finish when it ends, and then the head must have at least "
-        "`slack_reserve` times its SLO to spare.",
+        "A pass takes all requests that fit its tokens.",
+        "All requests of a pass finish when it ends. At that moment the candidate must still have "
+        "at least `slack_reserve` times its SLO to spare.",
         batching(lambda room: room.within_tokens),
     ),
     Misconception(
         "no_token_limit",
-        "A pass takes as many requests as the head can bear.",
-        "The head could bear it, but the batch has more than `max_batch_tokens` tokens: the next "
-        "request to arrive would find the engine busy for too long.",
+        "Only the deadline of the candidate limits the pass.",
+        "The candidate would be in time, but the batch has more than `max_batch_tokens` tokens, so "
+        "the next request to arrive would find the engine busy for too long.",
         batching(lambda room: room.keeps_reserve),
     ),
     Misconception(
         "token_limit_exclusive",
-        "Below the limit.",
-        "At most `max_batch_tokens` tokens means that exactly `max_batch_tokens` are allowed.",
+        "A limit is exclusive.",
+        "At most `max_batch_tokens` tokens: exactly that many are allowed.",
         batching(lambda room: room.tokens < room.max_batch_tokens and room.keeps_reserve),
-    ),
-    Misconception(
-        "reserve_exclusive",
-        "More than the reserve.",
-        "At least `slack_reserve` times the SLO means that exactly that is enough.",
-        batching(lambda room: room.within_tokens and room.spare_us > room.kept_us),
     ),
     Misconception(
         "one_too_many",
         "While the batch fits, add one more.",
-        "Judge the batch with the next waiter in it *before* you add that waiter: this batch is "
-        "one request too long.",
+        "This batch is one request too long: test the batch with the next request in it before you "
+        "add that request.",
         batching(lambda room: replace(room, tokens=room.before).fits()),
     ),
     Misconception(
-        "spares_the_waiter",
+        "spares_the_request",
         "A request that joins must meet its deadline.",
-        ONLY_THE_HEAD,
-        batching(lambda room: room.within_tokens and room.waiter_keeps_reserve),
+        "Only the candidate's time and SLO count. The others must not endanger the candidate, "
+        "which runs in any case.",
+        batching(lambda room: room.within_tokens and room.request_keeps_reserve),
     ),
     Misconception(
-        "head_missing",
-        "Which requests join the head?",
-        "The head runs in this pass as well: its id comes first.",
+        "candidate_missing",
+        "The result is the requests that join the candidate.",
+        "The candidate runs in this pass as well: its id comes first.",
         lambda *args: best(*args)[1:],
     ),
     Misconception(
-        "refuses_the_head",
+        "refuses_the_candidate",
         "A request that is too long does not run.",
-        "The head always runs, alone if it has to: even if it is too long or too late, one "
-        "request has to be next.",
-        refuses_the_head,
+        "The candidate always runs, by itself if it has to. Even if it is too long or too late, "
+        "some request has to run next.",
+        refuses_the_candidate,
     ),
     Misconception(
         "skips",
-        "Fill the room that is left.",
-        "One waiter did not fit and a later one took its place: stop at the first that does not "
+        "A later, smaller request fills the gap.",
+        "A later request took the place of one that did not fit. Stop at the first that does not "
         "fit, or long prompts are overtaken for ever.",
         batching(skips=True),
     ),
     Misconception(
         "forgets_c",
-        "Time is tokens.",
-        "Every pass also costs c, and the head has to bear that too.",
+        "The time depends only on the tokens.",
+        "Every pass also costs c, and that delays the candidate too.",
         sparing(lambda room: room.spare_us + room.c),
     ),
     Misconception(
-        "head_not_counted",
+        "candidate_not_counted",
         "Only the requests that join count.",
-        "The head is in the pass too: its own tokens count towards its length.",
-        batching(starts_with=lambda head: 0),
-    ),
-    Misconception(
-        "reorders",
-        "Short requests first: more of them fit.",
-        "The waiters come most urgent first: keep this order, or a less urgent one overtakes.",
-        offered(lambda waiters: sorted(waiters, key=lambda each: each.tokens)),
+        "The candidate is in the pass too, so its own tokens count.",
+        batching(starts_with=lambda candidate: 0),
     ),
     Misconception("in_place", "A request that joins no longer waits.", examples=(takes_them_out,)),
 )

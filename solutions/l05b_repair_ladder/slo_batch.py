@@ -1,4 +1,4 @@
-"""Exercise 5b.1: the waiting requests that share the pass of the head."""
+"""Exercise 5b.1: which waiting requests share the candidate's pass."""
 
 import itertools
 import random
@@ -16,73 +16,73 @@ from solutions.l05b_repair_ladder._batches import MISCONCEPTIONS
 
 
 def slo_batch(
-    head: SloView,
-    waiters: list[SloView],
+    candidate: SloView,
+    waiting: list[SloView],
     a: float,
     c: float,
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
-    """Return the ids of the next pass, `head` first: no request in it endangers the head."""
-    # Each request that joins makes the pass longer for all. The head is the most urgent, so
-    # its deadline and its SLO decide which requests may join.
-    ids, tokens = [head.id], head.tokens
-    for waiter in waiters:
-        tokens += waiter.tokens
-        spare_us = head.time_to_deadline_us - (a * tokens + c)
-        if tokens > max_batch_tokens or spare_us < slack_reserve * head.slo_us:
+    """Return the ids of the next pass, `candidate` first; no other request endangers it."""
+    # Each request that joins makes the pass longer for all of them. The candidate is the most
+    # urgent, so its deadline and its SLO decide which requests may join.
+    ids, tokens = [candidate.id], candidate.tokens
+    for request in waiting:
+        tokens += request.tokens
+        spare_us = candidate.time_to_deadline_us - (a * tokens + c)
+        if tokens > max_batch_tokens or spare_us < slack_reserve * candidate.slo_us:
             break
-        ids.append(waiter.id)
+        ids.append(request.id)
     return ids
 
 
 def by_adding_up(
-    head: SloView,
-    waiters: list[SloView],
+    candidate: SloView,
+    waiting: list[SloView],
     a: float,
     c: float,
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
-    requests = [head, *waiters]
+    requests = [candidate, *waiting]
     totals = list(itertools.accumulate(request.tokens for request in requests))
-    latest = head.time_to_deadline_us - slack_reserve * head.slo_us
+    latest = candidate.time_to_deadline_us - slack_reserve * candidate.slo_us
     fits = [total <= max_batch_tokens and a * total + c <= latest for total in totals]
     count = ([True, *fits[1:], False]).index(False)
     return [request.id for request in requests[:count]]
 
 
 def from_the_longest(
-    head: SloView,
-    waiters: list[SloView],
+    candidate: SloView,
+    waiting: list[SloView],
     a: float,
     c: float,
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
     def endangers(along: list[SloView]) -> bool:
-        tokens = head.tokens + sum(waiter.tokens for waiter in along)
+        tokens = candidate.tokens + sum(request.tokens for request in along)
         finish_us = a * tokens + c
         return (
             tokens > max_batch_tokens
-            or head.time_to_deadline_us < finish_us + slack_reserve * head.slo_us
+            or candidate.time_to_deadline_us < finish_us + slack_reserve * candidate.slo_us
         )
 
-    while waiters and endangers(waiters):
-        waiters = waiters[:-1]
-    return [head.id, *(waiter.id for waiter in waiters)]
+    while waiting and endangers(waiting):
+        waiting = waiting[:-1]
+    return [candidate.id, *(request.id for request in waiting)]
 
 
 # --- cases --------------------------------------------------------------------------------------
 
 
 def draw_batch(name: str, args: Args) -> str:
-    head, waiters, a, c, max_batch_tokens, slack_reserve = args
+    candidate, waiting, a, c, max_batch_tokens, slack_reserve = args
     lines = [
-        f"{name}(head, waiters, a={a}, c={c}, max_batch_tokens={max_batch_tokens}, "
+        f"{name}(candidate, waiting, a={a}, c={c}, max_batch_tokens={max_batch_tokens}, "
         f"slack_reserve={slack_reserve})"
     ]
-    for role, view in (("head", head), *(("waiter", each) for each in waiters)):
+    for role, view in (("candidate", candidate), *(("waiting", each) for each in waiting)):
         lines.append(
             f"{role} id={view.id}: tokens={view.tokens}, slo_us={view.slo_us}, "
             f"time_to_deadline_us={view.time_to_deadline_us}"
@@ -91,7 +91,7 @@ def draw_batch(name: str, args: Args) -> str:
 
 
 def any_queues(rng: random.Random, count: int) -> list[Args]:
-    """A head and waiters around the limits; few waiters first. Products are exact."""
+    """Candidates and waiting requests near the limits, few requests first. Products are exact."""
     queues: list[Args] = []
     for _ in range(count):
         a, c = rng.choice(((100.0, 10_000.0), (0.5, 0.0), (172.625, 34_000.0)))
@@ -103,10 +103,12 @@ def any_queues(rng: random.Random, count: int) -> list[Args]:
         spare_us = slack_reserve * slo_us + a * reach + c
         left_us = round(spare_us + rng.choice((-a, -1, 0, 0, a, 40 * a, 40 * a)))
         ids = rng.sample(range(10), len(sizes))
-        head, *waiters = map(lambda id, tokens: queued(rng, id, tokens, a, c), ids, sizes)
-        slack_us = round(left_us - a * head.tokens - c)
-        head = replace(head, time_to_deadline_us=left_us, slo_us=slo_us, slack_us=slack_us)
-        queues.append((head, waiters, a, c, max_batch_tokens, slack_reserve))
+        candidate, *waiting = map(lambda id, tokens: queued(rng, id, tokens, a, c), ids, sizes)
+        slack_us = round(left_us - a * candidate.tokens - c)
+        candidate = replace(
+            candidate, time_to_deadline_us=left_us, slo_us=slo_us, slack_us=slack_us
+        )
+        queues.append((candidate, waiting, a, c, max_batch_tokens, slack_reserve))
     return sorted(queues, key=lambda args: len(args[1]))
 
 
@@ -119,21 +121,24 @@ def queued(rng: random.Random, id: int, tokens: int, a: float, c: float) -> SloV
 JUDGE = Comparison(
     slo_batch,
     MISCONCEPTIONS,
-    "The batch with the next waiter in it has two limits, its tokens and the head's time to spare; "
-    "the first waiter that breaks one of them ends the batch.",
+    "The batch with the next request in it has two limits: its tokens, and the candidate's time to "
+    "spare. The first request that breaks one of them ends the batch.",
     evidence=any_queues(random.Random(6), 30),
 )
 
 
 def brings(id: int, tokens: int, left_ms: float, slo_ms: int = 200) -> SloView:
-    """A request whose slack is that of a pass with 0.1 ms per token and 10 ms besides."""
+    """A request whose slack is that of a pass at 0.1 ms per token and 10 ms."""
     return seen(id, left_ms, left_ms - 10 - tokens / 10, tokens=tokens, slo_us=1000 * slo_ms)
 
 
 def queue(
-    head: SloView, *waiters: SloView, max_batch_tokens: int = 2048, slack_reserve: float = 0.125
+    candidate: SloView,
+    *waiting: SloView,
+    max_batch_tokens: int = 2048,
+    slack_reserve: float = 0.125,
 ) -> Args:
-    return head, list(waiters), 100.0, 10_000.0, max_batch_tokens, slack_reserve
+    return candidate, list(waiting), 100.0, 10_000.0, max_batch_tokens, slack_reserve
 
 
 SHORT = brings(2, 100, 900)
@@ -142,7 +147,7 @@ ROOM_FOR_ALL = (
     queue(brings(4, 300, 150), brings(2, 200, 160), brings(7, 100, 900)),
     queue(brings(4, 300, 150)),
 )
-HEAD_IN_DANGER = (
+CANDIDATE_IN_DANGER = (
     queue(brings(4, 300, 90), ONE, OTHER),
     queue(brings(4, 300, 70), ONE, OTHER),
     queue(brings(4, 300, 105), OTHER, ONE, slack_reserve=0.25),
@@ -164,7 +169,7 @@ DOES_NOT_FIT = (
         brings(4, 300, 200), brings(7, 200, 300), brings(1, 900, 400), SHORT, max_batch_tokens=1000
     ),
 )
-HEAD_ALONE = (
+CANDIDATE_ALONE = (
     queue(brings(4, 3000, 900), SHORT),
     queue(brings(4, 300, 30), SHORT),
     queue(brings(4, 300, -20)),
@@ -175,27 +180,28 @@ CLOSE: Args = (
     *(172.625, 10_000.0, 1000, 0.25),
 )
 AT_LEAST_1 = "it is at least 1"
-HEAD_S = "the rules look at the head's own"
+CANDIDATE_S = "the rules look at the candidate's own"
 
 EXERCISE = Exercise(
     number=1,
-    title="Which requests share the head's pass",
+    title="Which requests share the candidate's pass",
     minutes=9,
     points=3,
     task=Task(
-        signature="slo_batch(head: slo.SloView, waiters: list[slo.SloView], a: float, "
+        signature="slo_batch(candidate: slo.SloView, waiting: list[slo.SloView], a: float, "
         "c: float, max_batch_tokens: int, slack_reserve: float) -> list[int]",
         rules=(
             "A pass over n tokens takes a * n + c microseconds, and all its requests finish when "
             "it ends. Each request adds the `tokens` that it still has to compute.",
-            "`waiters` are in order, the most urgent first. Add them one after the other, as long "
-            "as the batch keeps the next two limits.",
-            "All requests together, the head included, have at most `max_batch_tokens` tokens.",
-            "When the pass ends, the head still has at least `slack_reserve` times its SLO "
-            "(`slo_us`) left until its deadline, which is `time_to_deadline_us` away now.",
-            "Stop at the first waiter that does not fit: no later one may overtake it.",
-            "The head always runs, alone if it has to.",
-            "Returns the ids of the batch, the head's first. `waiters` must not be changed.",
+            "`candidate` is the most urgent waiting request, and `waiting` are the others, most "
+            "urgent first. Add them one by one while the batch keeps two limits:",
+            "All requests together, the candidate included, have at most `max_batch_tokens` "
+            "tokens.",
+            "When the pass ends, the candidate still has at least `slack_reserve` times its SLO "
+            "(`slo_us`) until its deadline, which is `time_to_deadline_us` away now.",
+            "Stop at the first request that does not fit, so that no later one overtakes it.",
+            "The candidate always runs, by itself if it has to.",
+            "Returns the ids of the batch, the candidate's first. `waiting` must not be changed.",
         ),
         args=(
             brings(4, 300, 90),
@@ -205,39 +211,49 @@ EXERCISE = Exercise(
             2048,
             0.125,
         ),
+        call="slo_batch(candidate, waiting, a=100, c=10_000, max_batch_tokens=2048, "
+        "slack_reserve=0.125)\n"
+        "candidate: id 4, 300 tokens, deadline in 90 ms, SLO 200 ms\n"
+        "waiting:   id 2, 200 tokens\n"
+        "           id 7, 100 tokens",
+        steps=(
+            "The candidate has to keep 0.125 * 200 ms = 25 ms, so the pass may take 65 ms.",
+            "With request 2 the pass has 500 tokens and takes 60 ms, so request 2 joins.",
+            "With request 7 it would take 70 ms, so request 7 does not join.",
+        ),
         result=[4, 2],
     ),
     hints=(
-        "When does the head get its first token if three others share its pass? And when if it "
-        "runs alone?",
-        "Keep the ids and the tokens of the batch so far, the head's to begin with, and look "
-        "at the batch as it would be with the next waiter.",
-        "Add the waiter's tokens before you judge. Two numbers decide: the tokens of the whole "
-        "batch, and the head's time to its deadline minus the time of a pass over them. Each has "
-        "its own limit, and the first waiter that breaks one ends the loop.",
+        "When does the candidate get its first token if three others share its pass, and when if "
+        "it runs by itself?",
+        "Keep the ids and the number of tokens of the batch so far, beginning with the "
+        "candidate's. Then look at the batch as it would be with the next request.",
+        "Add the request's tokens first, then test two numbers: the tokens of the whole batch, and "
+        "the candidate's time to its deadline minus the time of a pass over them. The first "
+        "request that breaks one of the limits ends the loop.",
     ),
     right=(slo_batch, by_adding_up, from_the_longest),
     misconceptions=MISCONCEPTIONS,
     draw_call=draw_batch,
     checks=(
         ("room for all", JUDGE.on(*ROOM_FOR_ALL)),
-        ("a head that others endanger", JUDGE.on(*HEAD_IN_DANGER)),
-        ("up to the most tokens", JUDGE.on(*UP_TO_THE_LIMIT)),
-        ("one that does not fit", JUDGE.on(*DOES_NOT_FIT)),
-        ("a head that has no room itself", JUDGE.on(*HEAD_ALONE)),
+        ("a candidate that others endanger", JUDGE.on(*CANDIDATE_IN_DANGER)),
+        ("up to exactly max_batch_tokens", JUDGE.on(*UP_TO_THE_LIMIT)),
+        ("a request that does not fit", JUDGE.on(*DOES_NOT_FIT)),
+        ("a candidate that has no room itself", JUDGE.on(*CANDIDATE_ALONE)),
         ("any queue", JUDGE.on_drawn(lambda rng: [CLOSE, *any_queues(rng, 60)])),
     ),
     equivalent_mutants={
-        "head.tokens at least 1": AT_LEAST_1,
-        "head.time_to_deadline_us at least 1": "too little for a pass either way",
-        "head.slo_us at least 1": AT_LEAST_1,
-        "waiters.tokens at least 1": AT_LEAST_1,
-        "waiters.time_to_deadline_us always 160000": HEAD_S,
-        "waiters.time_to_deadline_us at most 7": HEAD_S,
-        "waiters.time_to_deadline_us at least 1": HEAD_S,
-        "waiters.slo_us always 200000": HEAD_S,
-        "waiters.slo_us at most 7": HEAD_S,
-        "waiters.slo_us at least 1": HEAD_S,
+        "candidate.tokens at least 1": AT_LEAST_1,
+        "candidate.time_to_deadline_us at least 1": "too little for a pass either way",
+        "candidate.slo_us at least 1": AT_LEAST_1,
+        "waiting.tokens at least 1": AT_LEAST_1,
+        "waiting.time_to_deadline_us always 160000": CANDIDATE_S,
+        "waiting.time_to_deadline_us at most 7": CANDIDATE_S,
+        "waiting.time_to_deadline_us at least 1": CANDIDATE_S,
+        "waiting.slo_us always 200000": CANDIDATE_S,
+        "waiting.slo_us at most 7": CANDIDATE_S,
+        "waiting.slo_us at least 1": CANDIDATE_S,
         "max_batch_tokens at least 1": AT_LEAST_1,
         "result: without repeats": "ids are unique",
     },

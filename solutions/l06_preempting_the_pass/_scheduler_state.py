@@ -1,4 +1,4 @@
-"""Scheduler states to ask rollback_step about, how they are drawn, and what the next step does."""
+"""Scheduler states for `rollback_step`: how they are made, drawn, and used by the next step."""
 
 import random
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def make_state(
 
 
 def any_states(rng: random.Random, count: int) -> list[Args]:
-    """Passes aborted in the middle of all kinds of service, the smallest first."""
+    """Aborted passes in random states, the smallest first."""
     cases: list[Args] = []
     for _ in range(count):
         ids = rng.sample(range(10), rng.randint(2, 8))
@@ -47,13 +47,13 @@ def any_states(rng: random.Random, count: int) -> list[Args]:
             previous_step=[*aborted, *(i for i in others if rng.random() < 0.8)],
             admit_next=rng.choice([None, rng.choice(waiting)]),
         )
-        waiter = rng.choice([*waiting, rng.choice(waiting), rng.randrange(10, 13), None])
-        cases.append((state, aborted, waiter))
+        candidate = rng.choice([*waiting, rng.choice(waiting), rng.randrange(10, 13), None])
+        cases.append((state, aborted, candidate))
     return sorted(cases, key=lambda case: len(case[0].waiting) + len(case[0].running))
 
 
 def misfit(state: SchedulerState) -> str:
-    """Which field has the wrong type, in a sentence; "" where none has."""
+    """A sentence on the first field with a wrong type; "" if there is none."""
     for name in FIELDS[:-1]:
         found = getattr(state, name)
         kind = tuple if name in ("running", "waiting") else frozenset
@@ -61,7 +61,7 @@ def misfit(state: SchedulerState) -> str:
             return f"`{name}` is {a_kind(found)}; in the state it is a {kind.__name__}."
         for item in found:
             if as_whole(item) is None:
-                return f"`{name}` holds ids, and {a_kind(item)} is none."
+                return f"`{name}` holds whole numbers, the ids; one entry is {a_kind(item)}."
     if state.admit_next is not None and as_whole(state.admit_next) is None:
         return f"`admit_next` is {a_kind(state.admit_next)}; in the state it is an id or None."
     return ""
@@ -81,26 +81,26 @@ def draw_state(value: Any) -> str:
 
 
 def next_step(after: SchedulerState, args: Args) -> str | None:
-    """What goes wrong in the next step or later with this state; None for nothing."""
+    """What goes wrong with this state in the next step or later; None if nothing does."""
     before, aborted, _ = args
     lost = [i for i in before.running if i not in after.running and i not in after.waiting]
     if lost:
-        return f"neither running nor waiting, so it is never computed: {requests(lost)}"
+        return f"neither running nor waiting, so never served: {requests(lost)}"
     twice = [i for i in after.waiting if i in after.running]
     if twice:
-        return f"running and waiting, so it will be admitted once more: {requests(twice)}"
+        return f"both running and waiting, so admitted once more: {requests(twice)}"
     first = after.admit_next if after.admit_next is not None else next(iter(after.waiting), None)
     if first is not None and first not in after.waiting:
-        return f"request {first} is to be admitted and does not wait: it is gone, or it runs"
+        return f"request {first} is to be admitted, but it does not wait"
     stale = [i for i in after.waiting if i in after.previous_step]
     problem = admission_problem(stale, after.previous_step)
     if problem:
-        return f"{requests(stale)} admitted in the next step, the engine stops: {problem}"
+        return f"when the next step admits {requests(stale)}, the engine stops: {problem}"
     leaked = sorted(after.kv.difference(after.running))
     if leaked:
-        return f"K/V that is never used and never released: that of {requests(leaked)}"
+        return f"K/V of {requests(leaked)}: never used and never released"
     if first in aborted and rollback_step(*args).admit_next is not None:
-        return f"request {first} is admitted again, the one whose pass was aborted"
+        return f"request {first}, whose pass was aborted, is admitted first"
     return None
 
 

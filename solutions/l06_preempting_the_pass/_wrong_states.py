@@ -14,11 +14,11 @@ Field: TypeAlias = Callable[[SchedulerState, list[int], int | None], Any]
 
 
 def but_for(**fields: Field) -> Callable[..., Any]:
-    """Right but for the fields that are given."""
+    """The right state, with the given fields replaced."""
 
-    def answer(state: SchedulerState, aborted: list[int], waiter: int | None) -> Any:
-        wrong = {name: field(state, aborted, waiter) for name, field in fields.items()}
-        return replace(rollback_step(state, aborted, waiter), **wrong)
+    def answer(state: SchedulerState, aborted: list[int], candidate: int | None) -> Any:
+        wrong = {name: field(state, aborted, candidate) for name, field in fields.items()}
+        return replace(rollback_step(state, aborted, candidate), **wrong)
 
     return answer
 
@@ -27,22 +27,10 @@ def back(state: SchedulerState, aborted: Sequence[int]) -> tuple[int, ...]:
     return tuple(i for i in state.running if i in aborted)
 
 
-def others(state: SchedulerState, waiter: int | None) -> tuple[int, ...]:
-    return tuple(i for i in state.waiting if i != waiter)
-
-
-def if_it_waits(state: SchedulerState, waiter: int | None) -> tuple[int, ...]:
-    return tuple(i for i in state.waiting if i == waiter)
-
-
-KEEPS_ITS_PLACE = (
-    "The waiter keeps its place in the queue: to be named in `admit_next` is enough to be admitted "
-    "first, and the engine admits from the queue."
-)
 NOT_A_STATE = Misconception(
     "not_a_state",
-    "Fields by their names are enough.",
-    lambda value: f"Return a new state, not {a_kind(value)}: make it with `replace(state, ...)`.",
+    "A dict with the fields is enough.",
+    lambda value: f"Return a new state, made with `replace(state, ...)`; this is {a_kind(value)}.",
     examples=(lambda *args: asdict(rollback_step(*args)),),
 )
 WRONG_TYPE = Misconception(
@@ -63,92 +51,65 @@ MISCONCEPTIONS = (
     WRONG_TYPE,
     Misconception(
         "still_running",
-        "They are only interrupted.",
-        "The aborted ones do not run any more: left in `running`, they run and wait at once.",
-        but_for(running=lambda state, aborted, waiter: state.running),
+        "The aborted requests are only interrupted.",
+        "Aborted requests no longer run. Left in `running`, they run and wait at the same time.",
+        but_for(running=lambda state, aborted, candidate: state.running),
     ),
     Misconception(
         "collateral",
         "There is one victim.",
-        "A pass is left as a whole: every request whose prefill was in it has lost this step, not "
-        "only the first one named.",
-        lambda state, aborted, waiter: rollback_step(state, aborted[:1], waiter),
-    ),
-    Misconception(
-        "admits_the_waiter",
-        "All this was done to let it run.",
-        "Admitting is up to the next step, which looks at budgets and batch: here the waiter is "
-        "only named in `admit_next`.",
-        but_for(
-            running=lambda state, aborted, waiter: (
-                *rollback_step(state, aborted, waiter).running,
-                *if_it_waits(state, waiter),
-            )
-        ),
+        "The whole pass is left, so every request in `aborted` has lost this step, not only the "
+        "first.",
+        lambda state, aborted, candidate: rollback_step(state, aborted[:1], candidate),
     ),
     Misconception(
         "lost",
-        "They are out.",
-        "What stops running has to wait again, or is never served: put the aborted ones into "
-        "`waiting`.",
-        but_for(waiting=lambda state, aborted, waiter: state.waiting),
+        "An aborted request is gone.",
+        "An aborted request has to wait again, or it is never served. Put it into `waiting`.",
+        but_for(waiting=lambda state, aborted, candidate: state.waiting),
     ),
     Misconception(
         "behind",
-        "What comes back queues at the end.",
-        "They had been admitted before all that wait, so they go back in front of them: at the end "
-        "of the queue, an abort would cost them their place too.",
-        but_for(waiting=lambda state, aborted, waiter: state.waiting + back(state, aborted)),
+        "A request that comes back queues at the end.",
+        "The aborted requests were admitted before all waiting requests, so they go back in front "
+        "of them. At the end of the queue, the abort would also cost them their place.",
+        but_for(waiting=lambda state, aborted, candidate: state.waiting + back(state, aborted)),
     ),
     Misconception(
         "order",
-        "Each one goes to the front.",
-        "They go back in the order they ran in, so that none overtakes another by being aborted: "
-        "go through `running`.",
-        but_for(waiting=lambda state, aborted, waiter: back(state, aborted)[::-1] + state.waiting),
-    ),
-    Misconception(
-        "moves_the_waiter",
-        "What is next stands first.",
-        KEEPS_ITS_PLACE,
+        "Each one goes to the front, one after the other.",
+        "The aborted requests go back in the order in which they stand in `running`, so that no "
+        "request overtakes another by being aborted.",
         but_for(
-            waiting=lambda state, aborted, waiter: (
-                if_it_waits(state, waiter) + back(state, aborted) + others(state, waiter)
-            )
+            waiting=lambda state, aborted, candidate: back(state, aborted)[::-1] + state.waiting
         ),
     ),
     Misconception(
         "leaks_kv",
-        "What has been computed is kept.",
-        "They will compute everything again, so their K/V is of no use: kept, it fills the memory "
-        "from one abort to the next.",
-        but_for(kv=lambda state, aborted, waiter: state.kv),
-    ),
-    Misconception(
-        "releases_all",
-        "The pass is gone, and its K/V with it.",
-        "Those that go on running need their K/V: release only that of the aborted ones.",
-        but_for(kv=lambda state, aborted, waiter: frozenset[int]()),
+        "Computed K/V is kept for later.",
+        "Aborted requests compute everything again, so their K/V is of no use. Kept, it fills the "
+        "memory from one abort to the next.",
+        but_for(kv=lambda state, aborted, candidate: state.kv),
     ),
     Misconception(
         "keeps_previous_step",
-        "It is a preemption like the one in scheduling, which needs no more than that.",
-        "Scheduling has noted the victims before the pass was aborted: take them out of "
-        "`previous_step`, or the engine takes their return for an error.",
-        but_for(previous_step=lambda state, aborted, waiter: state.previous_step),
+        "`previous_step` needs no change: a preemption within `schedule` does not touch it either.",
+        "`schedule` recorded the requests before the pass was aborted. Take them out of "
+        "`previous_step`, or the engine refuses to admit them again.",
+        but_for(previous_step=lambda state, aborted, candidate: state.previous_step),
     ),
     Misconception(
-        "forgets_the_waiter",
-        "What is urgent is first anyway.",
-        "The aborted ones wait in front, so the next step would admit them again: name the waiter "
-        "in `admit_next`, since all this was done for it.",
-        but_for(admit_next=lambda state, aborted, waiter: state.admit_next),
+        "forgets_the_candidate",
+        "The urgent request is first anyway.",
+        "The aborted requests wait in front, so the next step would admit them again. Name the "
+        "candidate in `admit_next`, because the pass was aborted for it.",
+        but_for(admit_next=lambda state, aborted, candidate: state.admit_next),
     ),
     Misconception(
-        "waiter_is_gone",
-        "The waiter waits.",
-        "The waiter may have gone while its pass was aborted: name it only if it still waits, or "
-        "the next step admits none.",
-        but_for(admit_next=lambda state, aborted, waiter: waiter),
+        "candidate_is_gone",
+        "The candidate still waits.",
+        "The candidate may be gone when the pass is left. Name it only if it is in `waiting`, or "
+        "the next step admits no request.",
+        but_for(admit_next=lambda state, aborted, candidate: candidate),
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercise 6.1: whether a rank wants to leave the pass."""
+"""Exercise 6.1: a rank's vote on leaving the pass."""
 
 import random
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from course.task import Task
 
 def local_vote(target: int, step: int, layers_done: int, num_layers: int) -> int:
     """Return this rank's vote at one attention op: 1 to leave the pass, 0 to go on."""
-    # The number says which step is meant, so what was written for another one, however late it is
-    # read, does nothing. In whole numbers the 90 % have a sharp edge.
+    # The target names its step, so a target for another step does nothing, however late it is read.
+    # Whole numbers make the limit of 90 % exact.
     if target == step and 10 * layers_done <= 9 * num_layers:
         return 1
     return 0
@@ -41,14 +41,14 @@ def voting(
         10 * layers_done <= 9 * num_layers
     ),
 ) -> Callable[[int, int, int, int], int]:
-    """The rules but for those that are given."""
+    """The rules, with the given ones replaced."""
     return lambda target, step, layers_done, num_layers: int(
         meant(target, step) and early(layers_done, num_layers)
     )
 
 
 def meaning(key: str, belief: str, idea: str, *meant: Callable[[int, int], bool]) -> Misconception:
-    """A wrong idea of which step is meant, also where nothing is asked about the layers."""
+    """A wrong idea of which step is meant, with the layers tested or not."""
     answer, *same_result = [
         voting(each, **early)
         for early in ({}, {"early": lambda layers_done, num_layers: True})
@@ -58,113 +58,105 @@ def meaning(key: str, belief: str, idea: str, *meant: Callable[[int, int], bool]
 
 
 def stopping(key: str, belief: str, idea: str, *early: Callable[[int, int], bool]) -> Misconception:
-    """A wrong idea of which passes are let finish."""
+    """A wrong idea of which passes run to their end."""
     answer, *same_result = [voting(early=each) for each in early]
     return Misconception(key, belief, idea, answer, same_result=same_result)
 
 
-PROTECTED = "A pass is let finish with more than 90 % of its layers done, "
+PROTECTED = "A pass with more than 90 % of its layers done runs to its end"
 
 MISCONCEPTIONS = (
     Misconception(
         "bool",
         "A vote is yes or no.",
         lambda value: (
-            "A vote is a number, 1 or 0, since the ranks take the largest: this is "
-            f"{value}, and `int(...)` makes a number of it."
+            "A vote is the number 1 or 0, because the ranks take the largest vote. This is "
+            f"{value}; `int(...)` makes it a number."
         ),
         matches=lambda value: type(value) is bool,
         examples=(lambda *args: local_vote(*args) == 1,),
     ),
     Misconception(
         "not_a_vote",
-        "A vote says what it wants.",
-        lambda value: f"A vote is 1, to leave, or 0, to go on, and not {a_kind(value)}.",
+        "A vote is a word.",
+        lambda value: f"A vote is 1, to leave, or 0, to go on; this is {a_kind(value)}.",
         matches=lambda value: as_whole(value) not in (0, 1),
         examples=((lambda *args: "leave" if local_vote(*args) else "stay"),),
     ),
     meaning(
         "flag",
-        "A target is there: a preemption is wanted.",
-        "That a preemption is wanted does not say of which step: this target was written for "
-        "another one, so leave only when it is the number of the step that runs.",
+        "Any target means that this step is to be preempted.",
+        "This target was written for another step. Leave only when the target is the number of the "
+        "step that runs.",
         lambda target, step: target >= 0,
     ),
     meaning(
         "flag",
         "1 means preempt.",
-        "The target is no flag but the number of a step: leave when it is that of the step that "
-        "runs.",
+        "The target is the number of a step and not a flag. Leave when it is the number of the "
+        "step that runs.",
         lambda target, step: target == 1,
     ),
     meaning(
         "older_steps",
-        "What was asked for before has to be done now.",
-        "A target of an older step is stale: the step that it meant is over, and the one that runs "
-        "now must not pay for it.",
+        "An older request for a preemption is still open.",
+        "The step of an older target is over. The step that runs now must not be preempted for it.",
         lambda target, step: target <= step,
     ),
     meaning(
         "newer_steps",
-        "A target is to be reached; so far all have to go.",
-        "A target of a later step does not mean this one: leave when the two are equal.",
+        "All steps up to the target have to be left.",
+        "A target of a later step does not mean this one. Leave when the two are equal.",
         lambda target, step: target >= step,
     ),
     stopping(
         "never_too_late",
         "Urgent is urgent, at any layer.",
-        f"{PROTECTED}since nearly all of it would be computed again; here it is left however many "
-        "are done.",
+        f"{PROTECTED}, because nearly all of it would be computed again. Your function leaves it "
+        "however many layers are done.",
         lambda layers_done, num_layers: True,
     ),
     Misconception(
         "edge_too_early",
-        "At 90 % it is over.",
-        "With exactly 90 % of the layers done a pass may still be left: it is let finish when "
-        "there are more (mind that 1 - 0.9 is not quite 0.1 in floats).",
+        "90 % is already too late.",
+        "With exactly 90 % of the layers done, a pass may still be left. It runs to its end only "
+        "with more. (If you computed 1 - 0.9 in floats: it is not exactly 0.1.)",
         voting(early=lambda layers_done, num_layers: 10 * layers_done < 9 * num_layers),
     ),
     stopping(
         "counts_this_layer",
-        "The layer at hand counts as well.",
-        "`layers_done` layers are computed: the one whose attention op the rank has come to is "
-        "not, and it does not count.",
+        "The current layer counts as done.",
+        "`layers_done` layers are computed. The layer whose attention op the rank has reached is "
+        "not, so it does not count.",
         lambda layers_done, num_layers: 10 * (layers_done + 1) <= 9 * num_layers,
     ),
     stopping(
         "rounded",
-        "There is no tenth of a layer.",
-        "9 tenths of the layers need not be a whole number: compare without rounding it up.",
+        "90 % of the layers is a whole number.",
+        "9 tenths of the layers need not be a whole number. Compare without rounding.",
         lambda layers_done, num_layers: layers_done <= round(0.9 * num_layers),
-    ),
-    stopping(
-        "rounded",
-        "About 90 % is 90 %.",
-        "A share a little above 90 % is rounded down to it here, and such a pass is left too: "
-        "compare the share as it is, without rounding.",
-        lambda layers_done, num_layers: round(layers_done / num_layers, 1) <= 0.9,
     ),
     Misconception(
         "ignores_target",
-        "A rank that asks wants to leave.",
-        "This pass is not wanted gone: leave when the target names its step.",
+        "A vote depends only on the layers.",
+        "No preemption of this step is wanted. Leave when the target names this step.",
         voting(lambda target, step: True),
     ),
     Misconception(
         "inverted",
-        "1 is good: go on.",
-        "1 is the vote to leave, 0 the one to go on.",
+        "1 means go on.",
+        "1 is the vote to leave, 0 the vote to go on.",
         lambda *args: 1 - local_vote(*args),
     ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
 
-NOTHING = -1  # the target as long as no step was ever wanted preempted
+NOTHING = -1  # the target before the first preemption
 
 
 def any_votes(rng: random.Random, count: int) -> list[Args]:
-    """Around the step that runs and around the 90 %, where the rules differ."""
+    """Targets near the step that runs, and layers near 90 %, where the rules differ."""
     cases: list[Args] = []
     for _ in range(count):
         step = rng.choice((0, 1, rng.randint(2, 40), rng.randint(1_000, 100_000)))
@@ -180,7 +172,7 @@ def any_votes(rng: random.Random, count: int) -> list[Args]:
 JUDGE = Comparison(
     local_vote,
     MISCONCEPTIONS,
-    "Two things decide: which step was meant, and how much of this pass is done.",
+    "Two things decide: which step is meant, and how much of this pass is done.",
     evidence=[
         *(
             (5, 5, layers_done, layers)
@@ -200,32 +192,33 @@ NEARLY_DONE = (
 
 EXERCISE = Exercise(
     number=1,
-    title="Is it me that is meant?",
+    title="Which step should be preempted",
     minutes=5,
     points=2,
     task=Task(
         signature="local_vote(target: int, step: int, layers_done: int, num_layers: int) -> int",
         rules=(
-            "The result is this rank's vote at one attention op: `1` to leave the pass, `0` to go "
+            "Returns the vote of this rank at one attention op: `1` to leave the pass, `0` to go "
             "on.",
-            "`target` is what the rank has just read in shared memory: the number of the step that "
-            "the monitor wants preempted, or `-1` if it has never wanted any. It is never taken "
-            "back, and may have been written early or late.",
-            "`step` is the number of the step that runs here and now.",
-            "`layers_done` of the `num_layers` layers are done: the rank stands at the attention "
-            "op of the next one, and the first has number 0.",
-            "A pass with more than 90 % of its layers done is let finish.",
+            "`target` is the number that the rank has just read in shared memory: the step that "
+            "the monitor wants to preempt, or `-1` if there was none yet. It is never reset, "
+            "and it may have been written for another step.",
+            "`step` is the number of the step that runs.",
+            "`layers_done` of `num_layers` layers are computed. The rank has reached the attention "
+            "op of the next one.",
+            "A pass with more than 90 % of its layers done runs to its end.",
         ),
         args=(7, 7, 2, 4),
+        steps=("The target names step 7, which runs.", "2 of 4 layers are done, which is 50 %."),
         result=1,
     ),
     hints=(
-        "The target was written while step 7 ran, and step 8 reads it. Which of the two was meant? "
-        "And what is lost if a pass is left at its last layer?",
+        "The target was written while step 7 ran, and step 8 reads it. Which step is meant? And "
+        "what is lost if a pass is left at its last layer?",
         "Two conditions for a 1: the target is the number of the step that runs, and at most 90 % "
         "of the layers are done. Exactly 90 % is not more than 90 %.",
-        "Of 10 layers 9 may be done, of 20 layers 18: ten times the one is compared with nine "
-        "times the other, without a float. `int` makes 1 or 0 of whether both conditions hold.",
+        "Compare ten times `layers_done` with nine times `num_layers`, which needs no float. "
+        "`int` turns a condition into 1 or 0.",
     ),
     right=(local_vote, by_share, with_fractions),
     misconceptions=MISCONCEPTIONS,

@@ -1,4 +1,4 @@
-"""Exercise 6.4: what becomes of a suspended pass."""
+"""Exercise 6.4: whether a suspended pass resumes, waits on, or is aborted."""
 
 import math
 import random
@@ -20,9 +20,9 @@ Enough: TypeAlias = Callable[[int, int, float], bool]
 def resume_or_abort(
     suspended_us: int, pass_us: int, urgent_waits: bool, memory_is_short: bool, bound: float
 ) -> str:
-    """Return what becomes of a suspended pass now: "stay_suspended", "resume" or "abort"."""
-    # The bound comes first: without it, one urgent request after the other lets the pass sleep for
-    # ever, or throws it away for ever. In proportion to the pass, a short one waits a short time.
+    """Return what to do with a suspended pass now: "stay_suspended", "resume" or "abort"."""
+    # The bound comes first. Without it, a stream of urgent requests suspends the pass for ever, or
+    # aborts it again and again. The bound is relative, so a short pass waits for a short time.
     if not urgent_waits or suspended_us >= bound * pass_us:
         return "resume"
     return "abort" if memory_is_short else "stay_suspended"
@@ -31,10 +31,10 @@ def resume_or_abort(
 def by_words(
     suspended_us: int, pass_us: int, urgent_waits: bool, memory_is_short: bool, bound: float
 ) -> str:
-    may_sleep = urgent_waits and suspended_us < bound * pass_us
-    if may_sleep and memory_is_short:
+    may_wait = urgent_waits and suspended_us < bound * pass_us
+    if may_wait and memory_is_short:
         return "abort"
-    if may_sleep:
+    if may_wait:
         return "stay_suspended"
     return "resume"
 
@@ -58,7 +58,7 @@ def deciding(
     short: str = "abort",
     room: str = "stay_suspended",
 ) -> Callable[..., str]:
-    """The rules but for the bound or the words that are given."""
+    """The rules, with the given bound or results replaced."""
 
     def answer(
         slept: int, whole: int, urgent_waits: bool, memory_is_short: bool, bound: float
@@ -72,14 +72,10 @@ def deciding(
     return answer
 
 
-def sleeping(key: str, belief: str, idea: str, *enough: Enough) -> Misconception:
-    """A wrong idea of when a pass has slept enough, and the ways to write it down."""
+def suspending(key: str, belief: str, idea: str, *enough: Enough) -> Misconception:
+    """A wrong idea of how long a pass may stay suspended."""
     answer, *same_result = map(deciding, enough)
     return Misconception(key, belief, idea, answer, same_result=same_result)
-
-
-def longer_than(fixed_us: int) -> Enough:
-    return lambda slept, whole, bound: slept >= fixed_us
 
 
 def memory_first(slept: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
@@ -93,79 +89,66 @@ def memory_before_time(slept: int, whole: int, urgent: bool, short: bool, bound:
 MISCONCEPTIONS = (
     Misconception(
         "not_a_way",
-        "It resumes or it does not.",
-        'There are three answers, "stay_suspended", "resume" and "abort".',
+        "The result says whether to resume.",
+        'Return one of three words: "stay_suspended", "resume" or "abort".',
         matches=lambda value: (
             not isinstance(value, str) or value not in ("stay_suspended", "resume", "abort")
         ),
         examples=(lambda *args: resume_or_abort(*args) == "resume",),
     ),
-    sleeping(
-        "sleeps_for_ever",
-        "It sleeps as long as an urgent request waits.",
-        "An urgent request may always wait, and then the pass never comes back: once it has slept "
-        "`bound` times its own length, it goes on, whatever waits.",
+    suspending(
+        "suspended_for_ever",
+        "It stays suspended while an urgent request waits.",
+        "An urgent request may always wait, and then the pass never resumes. After `bound` times "
+        "its own run time it resumes, no matter which requests wait.",
         lambda slept, whole, bound: False,
     ),
     Misconception(
         "aborts_when_time_is_up",
-        "What has slept too long has lost.",
-        "Once it has slept long enough it is its turn to compute, and what it has computed already "
-        "still counts: resume it.",
+        "A pass that waited too long is lost.",
+        "Once the bound is reached, it is this pass's turn, and its computed layers still count. "
+        "Resume it.",
         deciding(over="abort"),
     ),
     Misconception(
         "memory_first",
-        "Short memory comes before all.",
-        "Short memory alone is no reason to throw work away: when no urgent request waits, the "
-        "pass goes on and uses what it holds.",
+        "Memory is checked first.",
+        "Short memory is a reason to abort only while an urgent request waits. Otherwise the pass "
+        "resumes and uses its K/V.",
         memory_first,
     ),
     Misconception(
         "memory_before_time",
-        "As long as an urgent request has no room, the pass must go.",
-        "Look at the time first: a pass that has slept its share goes on even if memory is short, "
-        "or it could be aborted again and again and never end.",
+        "While an urgent request has no room, the pass must be aborted.",
+        "Look at the time first. A pass that has reached its bound resumes even if memory is "
+        "short; otherwise it could be aborted again and again and never end.",
         memory_before_time,
     ),
     Misconception(
         "keeps_its_memory",
-        "Work that has been done is kept at any price.",
-        "As long as it holds its K/V there is no room for the request that waits: asleep, it would "
-        "keep that waiting as if it ran, so abort it.",
+        "Computed work is always kept.",
+        "While the suspended pass keeps its K/V, the urgent request has no room and waits as if "
+        "the pass ran. Abort the pass.",
         deciding(short="stay_suspended"),
     ),
     Misconception(
         "always_aborts",
-        "To be preempted is to start over.",
-        "There is room for both, so its work need not be lost: let it sleep.",
+        "A preempted request starts over.",
+        "There is room for both, so the work of the pass need not be lost. It stays suspended.",
         deciding(room="abort"),
     ),
-    sleeping(
+    suspending(
         "one_moment_late",
-        "The bound may be reached.",
-        "When it has slept exactly `bound` times its own length, that is enough.",
+        "At exactly the bound the pass is still suspended.",
+        "After exactly `bound` times its own run time, the pass resumes.",
         lambda slept, whole, bound: slept > bound * whole,
     ),
-    sleeping(
+    suspending(
         "rounded",
-        "Times are whole.",
-        "A bound need not be whole, nor how often the pass has slept its own length: compare "
-        "without rounding.",
+        "The suspension is counted in whole run times.",
+        "Neither the bound nor the ratio of the two times has to be whole. Compare without "
+        "rounding.",
         lambda slept, whole, bound: slept // whole >= bound,
-    ),
-    sleeping(
-        "ignores_bound",
-        "As long as it takes itself.",
-        "The pass may sleep `bound` times its own length, not just once.",
-        lambda slept, whole, bound: slept >= whole,
-    ),
-    sleeping(
-        "fixed_bound",
-        "No pass should sleep for more than a second.",
-        "How long a pass may sleep goes with its own length, so that a short one comes back soon "
-        "and a long one makes way for long.",
-        longer_than(1_000_000),
     ),
 )
 
@@ -173,7 +156,7 @@ MISCONCEPTIONS = (
 
 
 def any_passes(rng: random.Random, count: int) -> list[Args]:
-    """Around the bound, and far from it; passes short and long."""
+    """Short and long passes, near the bound and far from it."""
     cases: list[Args] = []
     for _ in range(count):
         whole = rng.choice((rng.randint(2, 90), rng.randint(500, 9_000), rng.randint(1, 9) * 10**6))
@@ -187,14 +170,14 @@ def any_passes(rng: random.Random, count: int) -> list[Args]:
 JUDGE = Comparison(
     resume_or_abort,
     MISCONCEPTIONS,
-    "Ask of each way when it is the right one: what does a pass sleep for, how long may that last, "
-    "and what is won by an abort?",
+    "Ask when each result is right: what is the pass suspended for, how long may that last, and "
+    "what does an abort gain?",
     evidence=any_passes(random.Random(0), 40),
 )
 
 
 def one_after_the_other(ask: Ask, rng: random.Random) -> Failure | None:
-    """Urgent requests come for ever, and every 300 us the question is asked anew."""
+    """Urgent requests keep coming, and the question is asked every 300 us."""
     whole, bound, every, most = 900, 3.0, 300, 30
     for slept in range(0, round(bound * whole) + 1, every):
         failure = JUDGE.judge(ask, [(slept, whole, True, False, bound)])
@@ -203,7 +186,7 @@ def one_after_the_other(ask: Ask, rng: random.Random) -> Failure | None:
         ways: list[Any] = [ask(every * asked, whole, True, False, bound) for asked in range(most)]
         if ways != ["stay_suspended"] * most:
             return failure
-        then = f"asked {most} times, every {every} us, it has slept {most} times"
+        then = f"asked {most} times, every {every} us: suspended {most} times"
         return replace(failure, example=(*failure.example, ("then", then)))
     return None
 
@@ -215,43 +198,51 @@ TIMES = (
     (0, 1, 0.5), (1_700, 800, 2.125), (1_699, 800, 2.125),
 )  # fmt: skip
 
+AT_THE_BOUND = [
+    (slept, whole, True, short, bound) for slept, whole, bound in TIMES for short in (False, True)
+]
+
 EXERCISE = Exercise(
     number=4,
-    title="No pass sleeps for ever",
+    title="How long a pass stays suspended",
     minutes=6,
     points=2,
     task=Task(
         signature="resume_or_abort(suspended_us: int, pass_us: int, urgent_waits: bool, "
         "memory_is_short: bool, bound: float) -> str",
         rules=(
-            'Returns what becomes of a suspended pass now: `"stay_suspended"` until the next call, '
-            '`"resume"` to compute on, or `"abort"` to release its K/V and lose its work.',
-            "The pass has been suspended for `suspended_us` in all, and computing it whole takes "
-            "`pass_us`, both in microseconds.",
+            'Returns what to do with a suspended pass now: `"stay_suspended"` until the next call, '
+            '`"resume"`, or `"abort"`, which releases its K/V and loses its work.',
+            "The pass has been suspended for `suspended_us` in all. Computing it whole takes "
+            "`pass_us`. Both are in microseconds.",
             "`urgent_waits`: whether an urgent request still waits for its first token. The pass "
             "was suspended for such a request.",
-            "`memory_is_short`: whether that request has no room as long as the pass holds its "
-            "K/V. This is the only reason to lose work.",
-            "`bound`: a pass that has been suspended for this many times its own length, or "
-            "longer, resumes whatever waits, since urgent requests may come for ever.",
+            "`memory_is_short`: whether that request has no room while the suspended pass keeps "
+            "its own K/V. Only this is a reason to abort.",
+            "`bound`: a pass that has been suspended for this many times its own run time, or "
+            "longer, resumes no matter which requests wait.",
         ),
         args=(100, 900, True, False, 3.0),
+        steps=(
+            "An urgent request waits, and there is room for its K/V beside that of the pass.",
+            "The bound is 3 * 900 = 2,700 us, and only 100 us have passed.",
+        ),
         result="stay_suspended",
     ),
     hints=(
-        "Urgent requests come one after the other, without end. What becomes of the pass that "
-        "sleeps? When is its work worth throwing away?",
-        "First ask whether it may compute on: no urgent request waits, or it has slept `bound` "
-        "times its length. Only if neither is so does memory decide between the other two.",
-        "Two reasons to resume make one condition with `or`. In the second reason `bound` is "
-        "multiplied by `pass_us`, and equal is enough. Two answers are left for what comes below "
-        "it.",
+        "Urgent requests come one after another, without end. When does the suspended pass resume? "
+        "When is its work worth throwing away?",
+        "First ask whether it may resume: no urgent request waits, or it has been suspended for "
+        "`bound` times its run time. Only if neither holds does memory decide.",
+        "The two reasons to resume make one condition with `or`. The second compares "
+        "`suspended_us` with `bound * pass_us`, and equal is enough. After that, two results are "
+        "left.",
     ),
     right=(resume_or_abort, by_words, from_a_table),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
-            "just asleep",
+            "just suspended",
             JUDGE.on(
                 (100, 900, True, False, 3.0),
                 (100, 900, False, False, 3.0),
@@ -259,17 +250,8 @@ EXERCISE = Exercise(
                 (100, 900, False, True, 3.0),
             ),
         ),
-        ("one urgent request after the other", one_after_the_other),
-        (
-            "to the moment",
-            JUDGE.on(
-                *(
-                    (slept, whole, True, short, bound)
-                    for slept, whole, bound in TIMES
-                    for short in (False, True)
-                )
-            ),
-        ),
+        ("one urgent request after another", one_after_the_other),
+        ("to the moment", JUDGE.on(*AT_THE_BOUND)),
         ("any question", JUDGE.on_drawn(lambda rng: any_passes(rng, 50))),
     ),
     draw_call=named("suspended_us", "pass_us", "urgent_waits", "memory_is_short", "bound"),

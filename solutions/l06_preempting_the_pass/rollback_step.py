@@ -23,11 +23,11 @@ from solutions.l06_preempting_the_pass._wrong_states import MISCONCEPTIONS, NOT_
 
 
 def rollback_step(
-    state: "SchedulerState", aborted: list[int], waiter: int | None
+    state: "SchedulerState", aborted: list[int], candidate: int | None
 ) -> "SchedulerState":
     """Return the scheduler's state once an aborted step is rolled back."""
-    # This comes after scheduling: the state still records a step that was aborted. An answer that
-    # leaves out one of these lines fails in the next step, or when the memory is full.
+    # The state still records the step that was aborted. Without one of these lines the engine fails
+    # in the next step, or when the memory is full.
     back = tuple(i for i in state.running if i in aborted)
     return replace(
         state,
@@ -35,11 +35,11 @@ def rollback_step(
         running=tuple(i for i in state.running if i not in aborted),
         kv=state.kv.difference(aborted),
         previous_step=state.previous_step.difference(aborted),
-        admit_next=waiter if waiter in state.waiting else None,
+        admit_next=candidate if candidate in state.waiting else None,
     )
 
 
-def by_loop(state: SchedulerState, aborted: list[int], waiter: int | None) -> SchedulerState:
+def by_loop(state: SchedulerState, aborted: list[int], candidate: int | None) -> SchedulerState:
     back: list[int] = []
     running: list[int] = []
     for request in state.running:
@@ -49,7 +49,7 @@ def by_loop(state: SchedulerState, aborted: list[int], waiter: int | None) -> Sc
             running.append(request)
     admit_next = None
     for request in state.waiting:
-        if request == waiter:
+        if request == candidate:
             admit_next = request
     kv = {request for request in state.kv if request not in aborted}
     previous_step = {request for request in state.previous_step if request not in aborted}
@@ -59,7 +59,7 @@ def by_loop(state: SchedulerState, aborted: list[int], waiter: int | None) -> Sc
     )
 
 
-def with_sets(state: SchedulerState, aborted: list[int], waiter: int | None) -> SchedulerState:
+def with_sets(state: SchedulerState, aborted: list[int], candidate: int | None) -> SchedulerState:
     gone = frozenset(aborted)
     back = sorted(gone, key=state.running.index)
     return SchedulerState(
@@ -67,34 +67,28 @@ def with_sets(state: SchedulerState, aborted: list[int], waiter: int | None) -> 
         running=tuple(filter(lambda i: i not in gone, state.running)),
         kv=state.kv - gone,
         previous_step=state.previous_step - gone,
-        admit_next=waiter if waiter in set(state.waiting) else None,
+        admit_next=candidate if candidate in set(state.waiting) else None,
     )
 
 
 # --- judging ------------------------------------------------------------------------------------
 
 IDEAS = {
-    "running": "Go through `running`: which requests were in the pass, and which go on as before?",
-    "waiting": "Go through `waiting`: which requests wait now, and in which order?",
-    "kv": "Go through `kv`: of which requests is the K/V released, and which need theirs?",
-    "previous_step": "`previous_step` is what the engine asks when it admits: for which requests "
-    "was there no such step?",
-    "admit_next": (
-        "`admit_next` is for the request that the pass was aborted for, as long as it waits."
-    ),
+    "running": "Look at `running`: which requests were in the pass, and which go on as before?",
+    "waiting": "Look at `waiting`: which requests wait now, and in which order?",
+    "kv": "Look at `kv`: whose K/V is released, and which requests still need theirs?",
+    "previous_step": "Look at `previous_step`: which requests should no longer be in it?",
+    "admit_next": "`admit_next` names the request that the pass was aborted for, if it waits.",
 }
 
 
 def draw_call(name: str, args: Args) -> str:
-    state, aborted, waiter = args
-    return f"{name}(state, aborted={aborted}, waiter={waiter})\n{draw_state(state)}"
+    state, aborted, candidate = args
+    return f"{name}(state, aborted={aborted}, candidate={candidate})\n{draw_state(state)}"
 
 
 def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
-    """Ask about each case; of the first wrong result, the first wrong field is talked about.
-
-    Five things have to be undone, and an answer may forget any of them.
-    """
+    """Ask about each case; the failure is about the first wrong field of the first wrong result."""
     results: list[Result] = []
     for args in cases:
         got = ask(*args)
@@ -125,7 +119,7 @@ def wrong_field(args: Args, got: SchedulerState) -> str | None:
 
 
 def wrong_state(field: str, rows: Rows, results: Sequence[Result]) -> Failure:
-    """What is wrong with this field, in the light of all results."""
+    """The failure for this field: the first misconception that explains all results."""
     for idea in MISCONCEPTIONS:
         for answer in idea.answers:
             if all(
@@ -155,35 +149,45 @@ EXERCISE = Exercise(
     points=3,
     task=Task(
         signature=(
-            "rollback_step(state: SchedulerState, aborted: list[int], waiter: int | None) -> "
+            "rollback_step(state: SchedulerState, aborted: list[int], candidate: int | None) -> "
             "SchedulerState"
         ),
         rules=(
-            "`state` says by id where each request is: the tuples `waiting` and `running`, in "
-            "order; the frozensets `kv`, the requests that hold K/V, and `previous_step`, those "
-            "that the newest step was scheduled with; and `admit_next`, the request to admit "
-            "before all others, or `None`.",
+            "`state` records each request by its id. `waiting` and `running` are tuples in order. "
+            "`kv`, the requests that hold K/V, and `previous_step`, the requests that the newest "
+            "step was scheduled with, are frozensets. `admit_next` is the request to admit before "
+            "all others, or `None`.",
             "A state is frozen. `replace(state, waiting=..., running=...)` makes a new one.",
             "`aborted` are the ids, in any order, of the requests whose prefill was in the pass. "
-            "They stop running, their K/V is released, and they wait again: in front of the "
-            "waiting requests, in the order they ran in.",
-            "The aborted step counts as never scheduled, and the engine refuses to admit a request "
-            "that it finds in `previous_step`. All other requests stay as they are.",
-            "`waiter` is the id of the request that the pass was aborted for, or `None`. If it "
-            "still waits, it keeps its place in the queue and becomes `admit_next`; otherwise "
+            "They no longer run and their K/V is released. They wait in front of the other waiting "
+            "requests, in the order in which they ran.",
+            "The engine refuses to admit a request that is in `previous_step`. The aborted "
+            "requests did not complete the step, so they must not stay in `previous_step`. All "
+            "other requests stay as they are.",
+            "`candidate` is the id of the request that the pass was aborted for, or `None`. If it "
+            "is in `waiting`, it keeps its place there and becomes `admit_next`; otherwise "
             "`admit_next` is `None`.",
         ),
         args=(make_state([3], [1, 2]), [2], 3),
+        call="rollback_step(state, aborted=[2], candidate=3)\n"
+        "waiting (3,), running (1, 2), admit_next None\n"
+        "kv {1, 2}, previous_step {1, 2}",
+        steps=(
+            "Request 2 was in the aborted pass: it moves from `running` to the front of `waiting`.",
+            "Its K/V is released, and it is taken out of `previous_step`.",
+            "Request 1 was decoding beside it: it keeps its place and its K/V.",
+            "Request 3 still waits, behind 2 now, and becomes `admit_next`.",
+        ),
         result=make_state([2, 3], [1], admit_next=3),
     ),
     hints=(
-        "Go through the five fields: where is an aborted request named, and where should it be? "
-        "Which ids must stay where they are?",
-        "Filter `running` twice: those in `aborted` go in front of `waiting`, the others stay. "
-        "Take the aborted ones out of both sets. Then the waiter, if it is in `waiting`.",
-        "Two tuples from one walk through `state.running`, since `aborted` has an order of its "
-        "own; `state.kv.difference(ids)` is a set without those ids; and one `replace` with all "
-        "five fields at the end.",
+        "Look at the five fields one by one: where is an aborted request recorded, and where "
+        "should it be? Which ids must stay where they are?",
+        "Filter `running` twice: requests in `aborted` go in front of `waiting`, the others stay. "
+        "Take the aborted ones out of both sets. Then look whether the candidate is in `waiting`.",
+        "Build both tuples by going through `state.running`, because `aborted` has an order of its "
+        "own. `state.kv.difference(ids)` is the set without those ids. One `replace` sets all five "
+        "fields at the end.",
     ),
     right=(rollback_step, by_loop, with_sets),
     misconceptions=MISCONCEPTIONS,

@@ -1,7 +1,7 @@
-"""Judging hashes by what they have in common, whatever they are made with.
+"""Judging hashes by which of them are equal, whatever they are made of.
 
-Of a few texts, hashed one after another, only this counts: which of all hashes are equal. A wrong
-idea is kept as what it makes a hash of, and named when the same ones are equal.
+A wrong idea is kept as a function that makes such hashes; it is named when it makes the same ones
+equal.
 """
 
 import itertools
@@ -24,7 +24,7 @@ _draw_short = named("tokens", "size", "salt")
 
 
 def draw_call(name: str, args: Args) -> str:
-    """The call; a text too long to read counts up, but for the tokens that are named."""
+    """The call; a long text is drawn as a range, with the tokens that differ from it."""
     tokens, size, salt = args
     if len(tokens) <= 100:
         return _draw_short(name, args)
@@ -33,7 +33,7 @@ def draw_call(name: str, args: Args) -> str:
 
 
 def ends(tokens: Sequence[int], size: int) -> range:
-    """Where the full blocks end."""
+    """The ends of the full blocks."""
     return range(size, len(tokens) + 1, size)
 
 
@@ -49,10 +49,11 @@ def pattern(hashes: Sequence[Sequence[Hashable]]) -> list[list[int]]:
 
 
 class SameAndOther:
-    """The judge. `ideas` are misconceptions whose answers give labels.
+    """The judge. `ideas` are misconceptions whose answers are hashes.
 
-    `forms` know theirs by a result alone, `changes` is what other hashes mean when the same is
-    asked again, and `weak` what short ones do. `evidence` are groups to ask about after a failure.
+    `forms` are known by one result, `changes` by hashes that differ when the same call is made
+    again, and `weak` by hashes that are too short. `evidence` are groups to ask about after a
+    failure.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class SameAndOther:
         return lambda ask, rng: self.judge(ask, draw(rng))
 
     def judge(self, ask: Ask, groups: Sequence[Group]) -> Failure | None:
-        """Ask about each group; the first hash that is equal or other by mistake is shown."""
+        """Ask about each group; show the first two hashes that are wrongly equal or different."""
         for group in groups:
             found = [ask(*args) for args in group]
             for args, value in zip(group, found, strict=True):
@@ -88,7 +89,7 @@ class SameAndOther:
                     _rows(
                         draw_call(ask.name, group[0]),
                         "the same when it is asked again",
-                        "other strings the second time",
+                        "different strings the second time",
                     )
                 )
             pair = _wrong_pair(group, found)
@@ -97,7 +98,7 @@ class SameAndOther:
         return None
 
     def strong(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
-        """Whether the hashes of many texts may say as much as a number of 128 bits."""
+        """Check that the hashes of many texts can have 128 bits."""
         hashes: list[str] = []
         for args in cases:
             value = ask(*args)
@@ -142,16 +143,16 @@ class SameAndOther:
             f"{first} = {_brief(found[i][a])}, {second} = {_brief(found[j][b])}",
         )
         told = (
-            "The tokens up to the end of the block differ here, or the salt, so the K/V does: the "
-            "hashes have to differ."
+            "The salt or the tokens up to the end of the block differ here, so the K/V does too, "
+            "and the hashes have to differ."
             if are_equal
-            else "Salt and tokens up to the end of the block are the same here, so the K/V is: the "
-            "hashes have to be the same."
+            else "The salt and the tokens up to the end of the block are equal here, so the K/V is "
+            "the same, and the hashes have to be equal."
         )
         return self._named([(group, found), *self._more(ask)], rows) or Failure(told, rows)
 
     def _more(self, ask: Ask) -> list[tuple[Group, list[Any]]]:
-        """More results, which tell more about the mistake."""
+        """Results for the evidence, which tell more about the mistake."""
         found = [(group, [got for _, got in those_of(ask, group)]) for group in self.evidence]
         return [
             (group, hashes)
@@ -160,7 +161,7 @@ class SameAndOther:
         ]
 
     def _named(self, results: Sequence[tuple[Group, list[Any]]], rows: Rows) -> Failure | None:
-        """The idea under which the same hashes are equal, in all that was asked."""
+        """The idea that makes the same hashes equal in all results."""
         for idea in self.ideas:
             for answer in idea.answers:
                 if all(
@@ -177,7 +178,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{1,30}")  # a number of 128 bits has 31 where it 
 
 
 def _most_bits(hashes: Sequence[str]) -> int:
-    """How many bits the longest of these has at most, where that is fewer than 128; else 128."""
+    """At most how many bits the longest of these has; 128 stands for 128 or more."""
     if all(_WORD.fullmatch(each) for each in hashes):
         return 64
     if all(_HEX.fullmatch(each) for each in hashes):
@@ -186,9 +187,9 @@ def _most_bits(hashes: Sequence[str]) -> int:
 
 
 def _bits_of_columns(hashes: Sequence[str]) -> int:
-    """At most how many bits they have by the characters at each place; a copied place adds none.
+    """96 or 128: at most how many bits the characters at each place have; a copied place has none.
 
-    96 or 128: a few hashes do not show every character that may stand at a place.
+    It is not exact, since a few hashes do not show every character that can be at a place.
     """
     columns = {
         tuple(pattern([column])[0]) for column in itertools.zip_longest(*hashes, fillvalue="")
@@ -198,7 +199,7 @@ def _bits_of_columns(hashes: Sequence[str]) -> int:
 
 
 def _wrong_pair(group: Group, found: Sequence[Sequence[str]]) -> _Pair | None:
-    """The first two hashes that are equal, True, or differ, False, and must not."""
+    """The first two hashes that are wrongly equal (True) or wrongly different (False)."""
     seen: list[tuple[tuple[int, int], str, Hashable]] = []
     for i, (args, hashes) in enumerate(zip(group, found, strict=True)):
         for a, (value, label) in enumerate(zip(hashes, right_labels(*args), strict=True)):
@@ -214,5 +215,5 @@ def _rows(asked: str, expected: str, got: str) -> Rows:
 
 
 def _brief(value: Any) -> str:
-    """A hash by how it begins."""
+    """A hash, cut after its first 16 characters."""
     return show(value if len(str(value)) <= 20 else f"{str(value)[:16]}...")

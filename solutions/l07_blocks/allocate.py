@@ -1,4 +1,4 @@
-"""Exercise 7.1: the blocks that a request needs besides its own."""
+"""Exercise 7.1: the blocks to add to a table."""
 
 import random
 from collections.abc import Callable
@@ -18,9 +18,9 @@ Allocate = Callable[[int, int, int, list[int]], Any]
 def allocate(
     num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]
 ) -> list[int] | None:
-    """Return the blocks that a table needs besides its own, or None when too few are free."""
-    # A block that is begun is taken whole, so round up; what the table has counts. All or nothing:
-    # with some of its blocks a request could not go on, and nothing else could have them.
+    """Return the blocks to add to a table, or None when too few are free."""
+    # Round up, since a block is taken whole, and subtract the table's own blocks. All or nothing: a
+    # request with only some of its blocks could not run, and would keep them from the others.
     needed = (num_tokens + size - 1) // size
     more = max(0, needed - num_blocks)
     if more > len(free_blocks):
@@ -53,7 +53,7 @@ def with_a_stack(num_blocks: int, num_tokens: int, size: int, free_blocks: list[
 def taking(
     more: Callable[[int, int, int], int], short: Callable[..., Any] | None = None
 ) -> Allocate:
-    """Right but for how many are wanted, or for what it gives where they are `short`."""
+    """Right except for the number of blocks, or for the result when too few are free."""
 
     def answer(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
         wanted = max(0, more(num_blocks, num_tokens, size))
@@ -85,31 +85,30 @@ def nothing_is_none(num_blocks: int, num_tokens: int, size: int, free_blocks: li
 MISCONCEPTIONS = (
     Misconception(
         "partial",
-        "Some is better than none.",
-        "Too few are free, so the answer is None: a request that gets some of its blocks cannot "
-        "go on with them, and keeps them from all others.",
+        "Some blocks are better than none.",
+        "Return None when too few blocks are free, because a request cannot run with only some of "
+        "its blocks and would keep them from the others.",
         taking(lacking, lambda free_blocks, wanted: free_blocks),
     ),
     Misconception(
         "empty_when_short",
-        "Nothing can be given, so nothing is returned.",
-        "`[]` says that no block is needed, and the engine would go on and write; that there are "
-        "too few is said by None.",
+        "No blocks can be given, so the list is empty.",
+        "With `[]` the engine assumes that the table has enough blocks, and writes past the "
+        "table's end. Return None when too few blocks are free.",
         taking(lacking, lambda free_blocks, wanted: []),
     ),
     Misconception(
         "none_when_enough",
-        "No block, so None.",
-        "None says that the request has to wait; here its own blocks are enough, so the answer is "
-        "the empty list.",
+        "No block is needed, so the result is None.",
+        "None means that too few blocks are free; here the table's own blocks are enough, so "
+        "return the empty list.",
         nothing_is_none,
     ),
     Misconception(
         "not_a_list",
-        "One block is needed.",
+        "One block is needed, so I return that block.",
         lambda value: (
-            "The answer is a list of blocks, or None where too few are free; this is "
-            f"{a_kind(value)}."
+            f"Return a list of blocks, or None when too few are free; this is {a_kind(value)}."
             if as_items(value) is None
             else (list_of_ints(value) or ("", ""))[1]
         ),
@@ -118,56 +117,50 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_return",
-        "The blocks are taken.",
-        "allocate returned nothing, and that is None, too few blocks: end every way through it "
-        "with `return`.",
+        "Computing the blocks is enough; nothing has to be returned.",
+        "allocate returned nothing, which is None and means too few blocks: end every path with "
+        "`return`.",
         lambda *args: None,
     ),
     Misconception(
         "rounds_down",
-        "Dividing says how many.",
-        "The last tokens do not fill a block and need one all the same: round up, not down.",
+        "Dividing gives the number of blocks.",
+        "The last tokens need a block even if they do not fill it: round up, not down.",
         taking(lambda held, tokens, size: tokens // size - held),
     ),
     Misconception(
         "always_one_more",
-        "Whole blocks, and one for the rest.",
-        "Where the tokens fill their blocks exactly there is no rest, and a block for it would "
+        "The number of blocks is tokens // size + 1.",
+        "When the tokens fill their blocks exactly there is no rest, and the extra block would "
         "stay empty.",
         taking(lambda held, tokens, size: tokens // size + 1 - held),
     ),
     Misconception(
         "forgets_its_own",
-        "So many blocks hold so many tokens.",
-        "The table has `num_blocks` blocks already, and `num_tokens` counts what is in them: only "
-        "the blocks that are missing are taken.",
+        "`num_tokens` tokens need ceil(num_tokens / size) new blocks.",
+        "The table has `num_blocks` blocks already, and `num_tokens` counts the tokens in them "
+        "too: take only the blocks that are missing.",
         taking(lambda held, tokens, size: -(-tokens // size)),
-    ),
-    Misconception(
-        "a_block_for_each_token",
-        "A token needs its place.",
-        "A block holds `size` tokens: this takes one for each.",
-        taking(lambda held, tokens, size: tokens - held),
     ),
     Misconception(
         "from_the_end",
         "A free list is a stack.",
-        "`free_blocks` stands best first, and what stands last may still be found by its hash: "
-        "take the first ones.",
+        "`free_blocks` has the best blocks first, and its last ones may still be cached: take the "
+        "first ones.",
         from_the_end,
     ),
     Misconception(
         "below_0",
-        "A slice of fewer than none is empty.",
-        "The table has more blocks than it needs here, and a slice up to a number below 0 leaves "
-        "only the last ones out: nothing is taken.",
+        "A slice with a negative end is empty.",
+        "The table has more blocks than it needs here, and a slice with a negative end only leaves "
+        "out the last ones: take none.",
         lambda num_blocks, num_tokens, size, free_blocks: (
             None
             if lacking(num_blocks, num_tokens, size) > len(free_blocks)
             else free_blocks[: lacking(num_blocks, num_tokens, size)]
         ),
     ),
-    Misconception("in_place", "What is taken comes off the list.", examples=(pops,)),
+    Misconception("in_place", "Allocated blocks leave the free list.", examples=(pops,)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -188,8 +181,8 @@ def any_table(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     allocate,
     MISCONCEPTIONS,
-    "Write the tokens into blocks of `size`, one after another: how many blocks are begun, and "
-    "which of them does the table have?",
+    "Write the tokens into blocks of `size`, one after another: how many blocks have a token, and "
+    "how many of these does the table have?",
     evidence=[
         (num_blocks, num_tokens, 4, free_blocks)
         for num_blocks in (0, 1, 3)
@@ -201,31 +194,38 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=1,
-    title="Blocks for what comes",
+    title="Allocate blocks",
     minutes=6,
     points=2,
-    part="allocate",
+    is_policy=True,
     task=Task(
         signature="allocate(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) "
         "-> list[int] | None",
         rules=(
-            "A block holds `size` tokens. A request's table has `num_blocks` blocks, full or "
-            "not, and is to hold `num_tokens` tokens in all (at least 1), with those that it holds "
-            "already.",
-            "The result is the list of blocks that it needs besides, the first ones of "
-            "`free_blocks`: the numbers of all free blocks, best first. It is empty when its own "
-            "are enough.",
-            "Where too few are free, the result is None.",
-            "Leave `free_blocks` as it is.",
+            "A block holds `size` tokens. A request's table has `num_blocks` blocks, and the "
+            "request is about to hold `num_tokens` tokens (at least 1), including those in its "
+            "table.",
+            "`free_blocks` has the numbers of all free blocks, the best ones first.",
+            "Return the blocks to add to the table: the first ones of `free_blocks`, as many as "
+            "the table lacks. The list is empty when the table's own blocks are enough.",
+            "Return None when too few blocks are free.",
+            "Do not change `free_blocks`.",
         ),
         args=(1, 35, 16, [7, 3, 4]),
+        call="allocate(num_blocks=1, num_tokens=35, size=16, free_blocks=[7, 3, 4])",
+        steps=(
+            "35 tokens lie in 3 blocks of 16: two full ones, and one with 3 tokens.",
+            "The table has 1 block, so it lacks 2.",
+            "3 blocks are free. The first two are 7 and 3.",
+        ),
         result=[7, 3],
     ),
     hints=(
-        "Draw 35 tokens in blocks of 16. How many blocks have at least one of them?",
-        "Round up to whole blocks, and take off what the table has. What if that is 0, or less?",
-        "With `more` blocks wanted there are two ways out: None if `free_blocks` has fewer, else "
-        "the first `more` of it. A slice copies, `pop` does not.",
+        "Draw 35 tokens in blocks of 16. How many blocks have at least one token?",
+        "Round up to whole blocks and subtract the table's blocks. What if the result is 0, or "
+        "negative?",
+        "If the table lacks `more` blocks, return None when `free_blocks` has fewer, and otherwise "
+        "its first `more` blocks. A slice makes a copy; `pop` changes the list.",
     ),
     right=(allocate, block_by_block, with_a_stack),
     misconceptions=MISCONCEPTIONS,

@@ -1,4 +1,4 @@
-"""Exercise 7.6: which blocks give way, and in which order."""
+"""Exercise 7.5: which cached blocks are evicted, and in which order."""
 
 import functools
 import random
@@ -17,9 +17,9 @@ Order = Callable[[list[CachedBlock]], Any]
 
 
 def evict_order(blocks: list[CachedBlock]) -> list[int]:
-    """Return the ids of the blocks that may give way, first the one to go first."""
-    # What a table names is read and stays. What was not needed for longest is least likely to be
-    # needed next. Of one text the end goes first: a block is found only while all before it are.
+    """Return the ids of the blocks that may be evicted, the first to go first."""
+    # A block that a table names is in use. The least recently used block is least likely to be
+    # needed next. The end of a text goes first, since a block is found only after its parents.
     free_blocks = [block for block in blocks if block.count == 0]
     free_blocks.sort(key=lambda block: (block.last_used, -block.depth))
     return [block.id for block in free_blocks]
@@ -60,59 +60,58 @@ def sorts_in_place(blocks: list[CachedBlock]) -> Any:
 MISCONCEPTIONS = (
     Misconception(
         "records",
-        "The blocks, in order.",
-        "The answer is the `id` of each block, not its record.",
+        "The result is the blocks themselves.",
+        "Return the `id` of each block, not its record.",
         matches=lambda value: any(isinstance(item, CachedBlock) for item in as_items(value) or ()),
         examples=(lambda blocks: sorted((b for b in blocks if not b.count), key=right_rank),),
     ),
     not_a_list(
         "One block is evicted.",
         lambda blocks: (evict_order(blocks) or [-1])[0],
-        lambda blocks: dict.fromkeys(evict_order(blocks)),
     ),
     Misconception(
         "referenced_too",
-        "All blocks have their place in the order.",
-        "A block that a table names is read in the next step: however long ago it was found, it "
-        "may not give way.",
+        "All blocks have a place in the order.",
+        "A request reads this block in its next step, since a table names it: it must not be "
+        "evicted, however long ago it was last used.",
         by(right_rank, lambda block: True),
     ),
     Misconception(
         "referenced_last",
         "Blocks in use go last.",
-        "Last is not never: when memory is short enough the end of the list is reached, and a "
-        "request's K/V is written over.",
+        "Last is not never: when memory is short, the end of the list is reached, and the K/V of a "
+        "running request is overwritten.",
         by(lambda block: (block.count, *right_rank(block)), lambda block: True),
     ),
     Misconception(
         "most_recent_first",
-        "The newest goes.",
-        "`last_used` counts up, so a small number is long ago: what has just been used is what "
-        "will most likely be asked for again, and goes last.",
+        "The newest block goes first.",
+        "A smaller `last_used` is longer ago. A block that was used a moment ago is the most "
+        "likely one to be needed again, so it goes last.",
         by(lambda block: (-block.last_used, -block.depth)),
     ),
     Misconception(
         "parents_first",
-        "From the front of the text.",
-        "Without its parent a block is never found, since a match begins at the first block: of "
-        "those that left together the deepest goes first.",
+        "A text is evicted from its front.",
+        "A block is never found without its parent, since a match begins at the first block: of "
+        "the blocks that left a table together, the deepest goes first.",
         by(lambda block: (block.last_used, block.depth)),
     ),
     Misconception(
         "depth_before_age",
         "Deep blocks are worth least.",
-        "Age comes first: the deep end of a text that has just been read will sooner be needed "
-        "than the beginning of one that no request has asked for in a long time.",
+        "Age comes first: the deep end of a text that was just read is more likely to be needed "
+        "than the first block of one that no request has used for long.",
         by(lambda block: (-block.depth, block.last_used)),
     ),
     Misconception(
         "age_alone",
-        "Least recently used, that is all.",
-        "Blocks of one text leave their table together and are equally old: then the deepest goes "
-        "first, as the others can be found without it.",
+        "Only the least recent use matters.",
+        "Blocks of one text leave their table together and have the same age: the deepest goes "
+        "first, since the others can still be found without it.",
         by(lambda block: block.last_used),
     ),
-    Misconception("in_place", "The list is mine to sort.", examples=((sorts_in_place),)),
+    Misconception("in_place", "I may sort the list.", examples=((sorts_in_place),)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ def block(id: int, last_used: int, depth: int, count: int = 0) -> CachedBlock:
 
 
 def any_pool(rng: random.Random) -> list[Args]:
-    """Pools of texts that came and went; what left a table together has a depth each."""
+    """Pools of texts that came and went; blocks that left a table together differ in depth."""
     cases: list[Args] = []
     for size in (1, 2, 3, 3, 4, 4, 5, 6, 8, 8, 10, 12, 16, 20, 30):
         ids, blocks = rng.sample(range(50), size), list[CachedBlock]()
@@ -151,38 +150,51 @@ def any_pool(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     evict_order,
     MISCONCEPTIONS,
-    "Which of these does no table name? Of those: whose last use is longest ago, and what is of no "
-    "use without another?",
+    "Which of these blocks does no table name? Which of those was used least recently, and which "
+    "ones are useless without another?",
     evidence=any_pool(random.Random(0))[3:9],
 )
 
 EXERCISE = Exercise(
-    number=6,
-    title="What gives way",
+    number=5,
+    title="Order the evictions",
     minutes=6,
     points=3,
-    part="evict_order",
+    is_policy=True,
     task=Task(
         signature="evict_order(blocks: list[CachedBlock]) -> list[int]",
         rules=(
-            "`blocks` are all that can be found by their hash, in any order. Each has an `id`; "
-            "`count`, how many tables name it now; `last_used`, when it last left a table, a "
-            "number that counts up; and `depth`, its place in its text, from 0.",
-            "The result is the ids of those that may give way, and of no other, in the order in "
-            "which they go: first the one whose last use is longest ago.",
-            "Blocks that left a table together have the same `last_used`, and different depths: "
-            "of those, what is lost has to be as little as can be.",
-            "Leave the list as it is.",
+            "`blocks` are all blocks that can be found by a hash, in any order. A block has an "
+            "`id`; `count`, the number of tables that name it; `last_used`, the time when it last "
+            "left a table (a larger number is more recent); and `depth`, its place in its text, "
+            "from 0.",
+            "Return the ids of the blocks that no table names, in the order of eviction: the "
+            "least recently used first.",
+            "Blocks that left a table together have the same `last_used` and different depths. "
+            "Order them so that each eviction loses as little as possible.",
+            "Do not change the list.",
         ),
         args=([block(4, 7, 0), block(2, 3, 1), block(9, 7, 0, 2), block(5, 3, 0)],),
+        call="evict_order(blocks), where blocks has\n"
+        "  id  count  last_used  depth\n"
+        "   4      0          7      0\n"
+        "   2      0          3      1\n"
+        "   9      2          7      0\n"
+        "   5      0          3      0",
+        steps=(
+            "Two tables name block 9, so it is not in the result.",
+            "Blocks 2 and 5 were last used at 3, before block 4 at 7. They go first.",
+            "Blocks 2 and 5 are of one text. Without block 5, at depth 0, block 2 could not be "
+            "found, so block 2 goes before block 5.",
+        ),
         result=[2, 5, 4],
     ),
     hints=(
-        "Which of these blocks will a request read in the next step, whatever comes?",
-        "A text of three blocks left its table. Evict its first one: how much of the text is "
-        "still found? Evict its last one: how much then?",
-        "Leave out what has a count, and sort the others by a pair: the first number counts up "
-        "with time, and of the second one the larger goes first.",
+        "Which of these blocks will a request read in the next step in any case?",
+        "A text of three blocks left its table. If its first block is evicted, how much of the "
+        "text can still be found? And if its last block is evicted?",
+        "Leave out the blocks whose count is not 0, and sort the others by a pair: by time, "
+        "ascending, and among equal times by depth, descending.",
     ),
     right=(evict_order, in_two_sorts, by_comparing),
     misconceptions=MISCONCEPTIONS,

@@ -1,24 +1,40 @@
-"""Exercise 7.2: which blocks are free when a table goes."""
+"""Exercise 7.2: the blocks that become free when a table goes."""
 
 import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from course.calling.plain_values import as_items
+from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison, not_a_list
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
-from solutions.l07_blocks._any_order import Sorted
+
+
+class Sorted:
+    """An answer whose list is sorted, since the order is free. Errors still name its own lines."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__wrapped__ = function
+        self.__code__ = getattr(function, "__code__", None)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function; a result that is not a list of whole numbers stays as it is."""
+        value = self._function(*args)
+        items = as_items(value)
+        numbers = [as_whole(item) for item in items or ()]
+        whole = [number for number in numbers if number is not None]
+        return value if items is None or len(whole) < len(numbers) else sorted(whole)
+
 
 # --- right answers ------------------------------------------------------------------------------
 
 
 def free_table(ref_counts: list[int], table: list[int]) -> list[int]:
-    """Return the blocks of `table` that are free once it is gone."""
-    # The count still has this table in it: 1 is this one alone. What others name stays theirs, and
-    # is freed by the last of them.
+    """Return the blocks of `table` that are free once the table is gone."""
+    # The count includes this table, so 1 means that no other table names the block.
     return [block for block in table if ref_counts[block] == 1]
 
 
@@ -40,7 +56,7 @@ def without_the_shared(ref_counts: list[int], table: list[int]) -> Any:
 
 
 def those(which: Callable[[list[int], int, int], bool]) -> Callable[[list[int], list[int]], Any]:
-    """The blocks of which it is true, given the counts, their place and their number."""
+    """The blocks of the table for which `which(ref_counts, place, block)` is true."""
     return lambda ref_counts, table: [b for i, b in enumerate(table) if which(ref_counts, i, b)]
 
 
@@ -62,11 +78,8 @@ def counts_in_place(ref_counts: list[int], table: list[int]) -> Any:
     return [block for block in table if ref_counts[block] == 0]
 
 
-def mistaken(
-    key: str, belief: str, idea: str, *answers: Callable[..., Any], examples: Any = ()
-) -> Misconception:
-    answer, *same_result = map(Sorted, answers)
-    return Misconception(key, belief, idea, answer, same_result=same_result)
+def mistaken(key: str, belief: str, idea: str, answer: Callable[..., Any]) -> Misconception:
+    return Misconception(key, belief, idea, Sorted(answer))
 
 
 def freed_twice(ref_counts: list[int], table: list[int]) -> Any:
@@ -75,61 +88,59 @@ def freed_twice(ref_counts: list[int], table: list[int]) -> Any:
 
 MISCONCEPTIONS = (
     not_a_list(
-        "How many come free.",
+        "The result is a count.",
         lambda ref_counts, table: len(free_table(ref_counts, table)),
-        lambda ref_counts, table: {block: ref_counts[block] - 1 for block in table},
     ),
     Misconception(
         "twice",
-        "Free is free, however often it is said.",
-        "A block stands in this list twice, and would be given to two requests: each is freed "
-        "once.",
+        "It does not matter how often a block is freed.",
+        "A block is in this list twice, and the pool would give it to two requests: free each "
+        "block once.",
         matches=lambda value: len({*(as_items(value) or ())}) < len(as_items(value) or ()),
         examples=((freed_twice),),
     ),
     mistaken(
         "frees_all",
-        "The request is gone, so are its blocks.",
-        "A block that another table names is still read: freed under it, it would be given to a "
-        "third request and written over.",
+        "The request is gone, so its blocks are free.",
+        "Another table still names one of these blocks: if it is freed, a third request gets it "
+        "and overwrites it.",
         lambda ref_counts, table: list(table),
     ),
     mistaken(
         "never_free",
-        "Free is what nothing names.",
-        "`ref_counts` still has this table in it: a block that no other names has a count of 1, "
-        "not 0, and would never come free.",
+        "A block is free when its count is 0.",
+        "`ref_counts` still includes this table: a block that no other table names has a count of "
+        "1, not 0, and would never be freed.",
         those(lambda ref_counts, place, block: ref_counts[block] == 0),
     ),
     mistaken(
         "counted_twice",
-        "This table goes, and its request goes.",
-        "A count of 2 is this table and another one: take this one off once, not twice.",
+        "The table is freed and the request ends, so the count drops by 2.",
+        "A count of 2 means this table and another one: subtract only this table.",
         those(lambda ref_counts, place, block: ref_counts[block] <= 2),
     ),
     mistaken(
         "from_the_front",
-        "The shared ones begin where it stops.",
-        "This stops at the first block that is shared, and what stands behind it is never freed: "
-        "look at every block.",
+        "All blocks after the first shared one are shared.",
+        "This stops at the first shared block and never frees the blocks after it: check every "
+        "block of the table.",
         until_shared(lambda table: table),
     ),
     mistaken(
         "whole_pool",
-        "A count of 1 is free now.",
-        "A count of 1 is this table only for blocks that stand in it: the others are in use by "
-        "other requests.",
+        "Every block with a count of 1 becomes free.",
+        "A block with a count of 1 that is not in this table is in use by another request.",
         lambda ref_counts, table: [block for block, count in enumerate(ref_counts) if count == 1],
     ),
     mistaken(
         "counts_by_place",
-        "A count for each block of the table.",
-        "`ref_counts` goes by the block's number, not by its place in the table: look up "
+        "`ref_counts` has one entry for each block of the table.",
+        "`ref_counts` is indexed by block number, not by the place in the table: look up "
         "`ref_counts[block]`.",
         those(lambda ref_counts, place, block: ref_counts[place] == 1),
     ),
     Misconception(
-        "in_place", "The table goes, so the counts go down.", examples=((counts_in_place),)
+        "in_place", "I decrement the counts of the table.", examples=((counts_in_place),)
     ),
 )
 
@@ -137,7 +148,7 @@ MISCONCEPTIONS = (
 
 
 def any_tables(rng: random.Random) -> list[Args]:
-    """One of up to four tables that share blocks goes; every block is as often named as counted."""
+    """One of up to four tables that share blocks goes; every count is right."""
     cases: list[Args] = []
     for _ in range(60):
         pool = rng.randint(3, 14)
@@ -151,7 +162,7 @@ def any_tables(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     Sorted(free_table),
     MISCONCEPTIONS,
-    "Cross this table out: which of its blocks stand in no other one?",
+    "Cross this table out: which of its blocks are in no other table?",
     evidence=[
         ([1, 2, 1, 0, 3, 1, 1, 2], [5, 2, 4, 0, 1]),
         ([2, 1, 2, 1, 1], [0, 1]),
@@ -162,26 +173,33 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=2,
-    title="Let go of a table",
+    title="Free a table",
     minutes=4,
     points=2,
-    part="free_table",
+    is_policy=True,
     task=Task(
         signature="free_table(ref_counts: list[int], table: list[int]) -> list[int]",
         rules=(
-            "A request leaves, and its table with it. `table` are the numbers of its blocks, each "
-            "once; `ref_counts[block]` is how many tables name a block now, this one included.",
-            "The result is the list of its blocks that are free then, each once, in any order.",
-            "Leave both lists as they are: the engine counts.",
+            "A request's `table` is freed. It lists block numbers without repeats.",
+            "`ref_counts[block]` is how many tables name the block now, this one included.",
+            "Return the blocks of `table` that no other table names, each once, in any order.",
+            "Do not change the two lists; the engine updates the counts.",
         ),
         args=([1, 2, 1, 0], [0, 1]),
+        call="free_table(ref_counts=[1, 2, 1, 0], table=[0, 1])",
+        steps=(
+            "Block 0 is named by 1 table, this one. It becomes free.",
+            "Block 1 is named by 2 tables, so it is still in use after this one is freed.",
+            "Blocks 2 and 3 are not in this table.",
+        ),
         result=[0],
     ),
     hints=(
-        "Two tables name block 1, and one of them goes. May another request write into it?",
-        "What is the count of a block that only this table names, while it still names it?",
-        "Go through the table block by block; the count of each, looked up by its number, says "
-        "whether another table is left.",
+        "Two tables name block 1, and one of the tables is freed. May another request write into "
+        "block 1?",
+        "What is the count of a block that only this table names, while the table still exists?",
+        "Go through the table block by block and look up each count by the block's number. The "
+        "count says whether another table names the block.",
     ),
     asked_as=Sorted,
     right=(free_table, by_counting_down, without_the_shared),

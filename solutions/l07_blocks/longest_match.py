@@ -1,4 +1,4 @@
-"""Exercise 7.4: how much of a prompt is there already."""
+"""Exercise 7.4: the longest cached prefix of a request."""
 
 import itertools
 import random
@@ -18,10 +18,10 @@ from course.task import Task
 def longest_match(
     hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
 ) -> tuple[list[int], int]:
-    """Return `(blocks, num_cached)`: what need not be computed, from the first block on."""
-    # Attention needs the K/V of every token before, so a gap ends the match. One token at least has
-    # to be computed: its logits say what comes next. A shared block is not written, so the last one
-    # is given up whole where it would leave nothing.
+    """Return `(blocks, num_cached)`: the blocks that the table begins with, and their tokens."""
+    # Attention needs the K/V of every token before, so a gap ends the match. At least one token has
+    # to be computed for its logits, and a shared block is not written, so a match never covers the
+    # block of the last token.
     blocks: list[int] = []
     for block_hash in hashes[: (num_tokens - 1) // size]:
         if block_hash not in cached:
@@ -55,7 +55,7 @@ def run(hashes: Sequence[str], cached: dict[str, int]) -> list[int]:
     return [cached[h] for h in itertools.takewhile(cached.__contains__, hashes)]
 
 
-def all_there(hashes: Sequence[str], cached: dict[str, int]) -> list[int]:
+def all_cached(hashes: Sequence[str], cached: dict[str, int]) -> list[int]:
     return [cached[h] for h in hashes if h in cached]
 
 
@@ -63,126 +63,87 @@ def cut(blocks: list[int], num_tokens: int, size: int) -> list[int]:
     return blocks[: (num_tokens - 1) // size]
 
 
+def counted(blocks: list[int], size: int) -> tuple[list[int], int]:
+    return blocks, len(blocks) * size
+
+
 def then(change: Callable[[list[int], int, list[str], int, int], Any]) -> Callable[..., Any]:
-    """The right answer, made into change(blocks, num_cached, hashes, num_tokens, size)."""
+    """The right answer, passed through `change(blocks, num_cached, hashes, num_tokens, size)`."""
     return lambda hashes, cached, num_tokens, size: change(
         *longest_match(hashes, cached, num_tokens, size), hashes, num_tokens, size
     )
 
 
-def takes_them_out(hashes: list[str], cached: dict[str, int], num_tokens: int, size: int) -> Any:
+def takes_out(hashes: list[str], cached: dict[str, int], num_tokens: int, size: int) -> Any:
     found = longest_match(hashes, cached, num_tokens, size)
     for each in hashes[: len(found[0])]:
         del cached[each]
     return found
 
 
-def parts(value: Any) -> Sequence[Any]:
-    return as_items(value) or ()
+def wrong_part(value: Any) -> str:
+    """What is wrong with the type of a result; "" if nothing is."""
+    if value is None:
+        return ""
+    parts = as_items(value) or ()
+    if len(parts) != 2:
+        return "Return two values, the blocks and the number of tokens in them."
+    blocks, num_cached = parts
+    if any(isinstance(item, str) for item in as_items(blocks) or ()):
+        return "These are the hashes; the table needs block numbers, which `cached` has."
+    if list_of_ints(blocks):
+        return f"`blocks` comes first and is a list of block numbers, not {a_kind(blocks)}."
+    if as_whole(num_cached) is None:
+        return f"`num_cached` is a whole number of tokens, not {a_kind(num_cached)}."
+    return ""
 
 
 MISCONCEPTIONS = (
     Misconception(
-        "not_two",
-        "The blocks say it all.",
-        "Return two things, the blocks and how many tokens they hold: `blocks, num_cached`.",
-        matches=lambda value: value is not None and len(parts(value)) != 2,
-        examples=((then(lambda blocks, found, *rest: found)),),
-    ),
-    Misconception(
-        "swapped",
-        "So many tokens, in these blocks.",
-        "The blocks come first, then how many tokens they hold: `blocks, num_cached`.",
-        matches=lambda value: (
-            value is not None
-            and as_whole(parts(value)[0]) is not None
-            and as_items(parts(value)[1]) is not None
-        ),
-        examples=(then(lambda blocks, found, *rest: (found, blocks)),),
-    ),
-    Misconception(
-        "hashes",
-        "What is there, by its name.",
-        "These are the hashes; the table needs the numbers of their blocks, which `cached` has.",
-        matches=lambda value: (
-            value is not None and any(isinstance(item, str) for item in parts(parts(value)[0]))
-        ),
-        examples=(then(lambda blocks, found, hashes, *rest: (hashes[: len(blocks)], found)),),
-    ),
-    Misconception(
         "wrong_type",
-        "The match, as it comes.",
-        lambda value: (
-            f"`blocks` is a list of block numbers, not {a_kind(parts(value)[0])}."
-            if list_of_ints(parts(value)[0])
-            else f"`num_cached` is a whole number of tokens, not {a_kind(parts(value)[1])}."
+        "The result is the hashes and the number of tokens.",
+        wrong_part,
+        matches=lambda value: bool(wrong_part(value)),
+        examples=(
+            then(lambda blocks, found, hashes, *rest: (hashes[: len(blocks)], found)),
+            then(lambda blocks, found, *rest: (found, blocks)),
+            then(lambda blocks, found, *rest: blocks),
         ),
-        matches=lambda value: (
-            value is not None
-            and (list_of_ints(parts(value)[0]) is not None or as_whole(parts(value)[1]) is None)
-        ),
-        examples=((then(lambda blocks, found, *rest: (len(blocks), found))),),
     ),
     Misconception(
         "no_return",
-        "The blocks are found.",
+        "Finding the blocks is enough; nothing has to be returned.",
         returned_nothing("longest_match", "blocks, num_cached"),
         matches=lambda value: value is None,
         examples=(lambda *args: None,),
     ),
     Misconception(
         "over_a_gap",
-        "What is there is there.",
-        "The K/V in the gap is gone, and every token behind it attends to that: the match ends at "
-        "the first block that is not there.",
-        lambda hashes, cached, num_tokens, size: (
-            (found := cut(all_there(hashes, cached), num_tokens, size)),
-            len(found) * size,
+        "Every cached block can be used.",
+        "The K/V in the gap is gone, and every token after it attends to that K/V: the match ends "
+        "at the first block that is not cached.",
+        lambda hashes, cached, num_tokens, size: counted(
+            cut(all_cached(hashes, cached), num_tokens, size), size
         ),
     ),
     Misconception(
         "nothing_left",
-        "What is there need not be computed.",
-        "With everything cached no token is computed, and no logits say what comes next: at least "
-        "one has to be left, so the last block is given up.",
-        lambda hashes, cached, num_tokens, size: (
-            (found := run(hashes, cached)),
-            len(found) * size,
-        ),
+        "A cached token never has to be computed.",
+        "If every token is cached, none is computed, and no logits exist to sample from: leave the "
+        "last block out, so that at least one token is computed.",
+        lambda hashes, cached, num_tokens, size: counted(run(hashes, cached), size),
     ),
     Misconception(
         "half_a_block",
-        "All but the last token.",
-        "Only whole blocks are taken: a table that names the last one would have its last token "
-        "written again, into a block that others read.",
+        "Only the last token has to be computed.",
+        "Take only whole blocks: if the last block is shared too, the engine writes the last "
+        "token's K/V into a block that other requests read.",
         lambda hashes, cached, num_tokens, size: (
             (found := run(hashes, cached)),
             min(len(found) * size, num_tokens - 1),
         ),
     ),
-    Misconception(
-        "all_or_nothing",
-        "A prefix is there or it is not.",
-        "A match ends where it ends: the blocks in front of the first missing one are the same "
-        "work saved.",
-        lambda hashes, cached, num_tokens, size: (
-            longest_match(hashes, cached, num_tokens, size)
-            if len(run(hashes, cached)) == len(hashes)
-            else ([], 0)
-        ),
-    ),
-    Misconception(
-        "as_if_all_matched",
-        "All but the last block.",
-        "So many it would be if every block were there: count those that were found.",
-        then(
-            lambda blocks, found, hashes, num_tokens, size: (
-                blocks,
-                (num_tokens - 1) // size * size,
-            )
-        ),
-    ),
-    Misconception("in_place", "What is found is taken out.", examples=((takes_them_out),)),
+    Misconception("in_place", "Blocks that are found leave the cache.", examples=((takes_out),)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -191,7 +152,7 @@ A, B, C, D = "6b2f", "91ce", "0d84", "f7a3"
 
 
 def any_text(rng: random.Random) -> list[Args]:
-    """Texts of which some of the blocks are there, those of others beside them."""
+    """Texts of which some blocks are cached, beside blocks of other texts."""
     cases: list[Args] = []
     for _ in range(60):
         size = rng.choice((1, 2, 4, 16))
@@ -212,10 +173,11 @@ def any_text(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     longest_match,
     MISCONCEPTIONS,
-    "Go through the text from its first block on: up to where is it there, and which token is "
-    "computed then?",
-    evidence=[([A, B, C], {C: 4, D: 2, A: 9, B: 6}, num_tokens, 4) for num_tokens in (12, 13, 15)]
-    + [
+    "Go through the text from its first block on: where is the first block that is not cached, and "
+    "which token is computed first?",
+    evidence=[
+        ([A, B, C], {C: 4, D: 2, A: 9, B: 6}, 12, 4),
+        ([A, B, C], {C: 4, D: 2, A: 9, B: 6}, 15, 4),
         ([A, B, C, D], {D: 1, A: 7, C: 3}, 18, 4),
         ([A, B, C, D], {D: 1, B: 7, A: 5}, 16, 4),
         ([B, C], {C: 8, A: 3, B: 11}, 8, 4),
@@ -223,69 +185,71 @@ JUDGE = Comparison(
     ],
 )
 
+CASES = {
+    "a cached prefix": [
+        ([A, B], {A: 7, B: 3}, 11, 4),
+        ([A, B, C], {D: 2, B: 9, A: 6}, 14, 4),
+        ([A, B], {C: 1}, 9, 4),
+        ([], {A: 1}, 3, 4),
+    ],
+    "a gap": [
+        ([A, B, C], {A: 7, C: 3}, 14, 4),
+        ([A, B, C], {C: 2, B: 8}, 13, 4),
+        ([A, B, C, D], {D: 5, A: 9, B: 4}, 17, 4),
+    ],
+    "everything is cached": [
+        ([A, B], {A: 7, B: 3}, 8, 4),
+        ([A], {A: 7}, 4, 4),
+        ([A, B, C], {A: 7, B: 3, C: 1}, 3, 1),
+        ([A, B], {A: 7, B: 3}, 9, 4),
+    ],
+    "block 0": [([A, B], {A: 0, B: 3}, 9, 4), ([A, B, C], {A: 4, B: 0}, 14, 4)],
+}
+
 EXERCISE = Exercise(
     number=4,
-    title="What is there already",
+    title="Find the longest cached prefix",
     minutes=8,
     points=3,
-    part="longest_match",
+    is_policy=True,
     task=Task(
         signature="longest_match(hashes: list[str], cached: dict[str, int], num_tokens: int, "
         "size: int) -> tuple[list[int], int]",
         rules=(
-            "A request has `num_tokens` known tokens (at least 1). `hashes` are those of its full "
-            "blocks of `size` tokens, in order: `num_tokens // size` of them.",
-            "`cached` says which block holds the K/V that belongs to a hash. Not all is there: "
-            "what was needed elsewhere has been evicted.",
-            "Returns `(blocks, num_cached)`: the numbers of the blocks that the request's table "
-            "begins with, as many as can be, and how many tokens these hold. The engine computes "
-            "the K/V of all tokens behind those, and no other.",
-            "Only whole blocks are taken, and the engine has to be able to say what comes after "
-            "the last known token.",
-            "Leave `hashes` and `cached` as they are.",
+            "A request has `num_tokens` tokens (at least 1). `hashes` are the hashes of its full "
+            "blocks of `size` tokens, in order.",
+            "`cached` maps a hash to the block that holds its K/V. Some blocks of a text may be "
+            "missing, because they were evicted.",
+            "Return `(blocks, num_cached)`: the cached blocks that the request's table begins "
+            "with, as many as possible, and the number of tokens in them. The engine computes "
+            "only the tokens after the first `num_cached`.",
+            "Take only whole blocks, and leave the engine at least one token to compute, because "
+            "it needs the last token's logits.",
+            "Do not change `hashes` and `cached`.",
         ),
-        args=(["6b2f", "91ce"], {"91ce": 0, "6b2f": 5}, 11, 4),
+        args=(["6b2f", "91ce", "0d84"], {"91ce": 0, "6b2f": 5}, 14, 4),
+        call='longest_match(hashes=["6b2f", "91ce", "0d84"],\n'
+        '  cached={"91ce": 0, "6b2f": 5}, num_tokens=14, size=4)',
+        steps=(
+            "The first block's hash, 6b2f, is cached in block 5.",
+            "The second block's hash, 91ce, is cached in block 0.",
+            "The third block's hash, 0d84, is not cached, so the match has 2 blocks of 4 tokens.",
+            "6 of the 14 tokens are left to compute.",
+        ),
         result=([5, 0], 8),
     ),
     hints=(
-        "The engine computes all that stands behind `num_cached`, and nothing in front of it. What "
-        "becomes of a block in the middle that is not there?",
-        "The logits of the last known token come out of computing it. How many blocks may be taken "
-        "of a text of 8 tokens in blocks of 4, and how many of one of 9?",
-        "Go through the hashes and stop at the first that is not in `cached`; go no further than "
-        "block number (num_tokens - 1) // size.",
+        "The engine computes all tokens after the first `num_cached`, and no token before. What "
+        "happens to a block in the middle that is not cached?",
+        "The logits of the last token come from computing it. With blocks of 4, how many blocks "
+        "may a text of 8 tokens take from the cache? And a text of 9?",
+        "Go through the hashes and stop at the first one that is not in `cached`. Take at most "
+        "`(num_tokens - 1) // size` blocks.",
     ),
     right=(longest_match, while_something_is_left, by_its_length),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        (
-            "the beginning is there",
-            JUDGE.on(
-                ([A, B], {A: 7, B: 3}, 11, 4),
-                ([A, B, C], {D: 2, B: 9, A: 6}, 14, 4),
-                ([A, B], {C: 1}, 9, 4),
-                ([], {A: 1}, 3, 4),
-            ),
-        ),
-        (
-            "a gap",
-            JUDGE.on(
-                ([A, B, C], {A: 7, C: 3}, 14, 4),
-                ([A, B, C], {C: 2, B: 8}, 13, 4),
-                ([A, B, C, D], {D: 5, A: 9, B: 4}, 17, 4),
-            ),
-        ),
-        (
-            "all of it is there",
-            JUDGE.on(
-                ([A, B], {A: 7, B: 3}, 8, 4),
-                ([A], {A: 7}, 4, 4),
-                ([A, B, C], {A: 7, B: 3, C: 1}, 3, 1),
-                ([A], {A: 7}, 1, 1),
-                ([A, B], {A: 7, B: 3}, 9, 4),
-            ),
-        ),
-        ("block 0", JUDGE.on(([A, B], {A: 0, B: 3}, 9, 4), ([A, B, C], {A: 4, B: 0}, 14, 4))),
+        *((name, JUDGE.on(*cases)) for name, cases in CASES.items()),
         ("any text", JUDGE.on_drawn(any_text)),
     ),
     draw_call=named("hashes", "cached", "num_tokens", "size"),

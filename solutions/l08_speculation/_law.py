@@ -1,5 +1,7 @@
-"""The law of what comes out over all drafts, which has to be p, whatever q is."""
+"""Random drafts, and the exact distribution of the returned token, which has to be p."""
 
+import itertools
+import random
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,7 +17,7 @@ LAW_Q = (3, 2, 1, 0)
 
 
 def law_cases() -> list[tuple[int, Args]]:
-    """Every draft that q may make, with u and v from the middle of every cell; its weight first."""
+    """(weight, arguments) for every draft token, with u and v from the middle of every cell."""
     p, q = [n / 6 for n in LAW_P], [n / 6 for n in LAW_Q]
     middles = [(2 * i + 1) / (2 * CELLS) for i in range(CELLS)]
     return [
@@ -28,10 +30,10 @@ def law_cases() -> list[tuple[int, Args]]:
 
 
 def judge_law(ask: Ask, calls: Comparison[Any]) -> Failure | None:
-    """What comes out over all drafts, u and v must be distributed as p, whatever each call gives.
+    """Over all draft tokens, u and v, the returned token must be distributed as p.
 
-    No statistics: the thresholds of a right answer lie on the edges of the cells, so that counting
-    cells is integrating. `calls` judges a single call.
+    The thresholds of a right answer lie on the edges of the cells, so counting cells integrates
+    exactly, without statistics. `calls` judges a single call.
     """
     mass = [0] * len(LAW_P)
     results: list[Result] = []
@@ -51,14 +53,14 @@ def judge_law(ask: Ask, calls: Comparison[Any]) -> Failure | None:
     wrong = [args for args, value in results if value != calls.reference(*args)]
     p, q, *_ = wrong[0]
     rows: Rows = (
-        ("input", f"p={short(p)}, q={short(q)}, every draft, u and v as often as they come"),
+        ("input", f"p={short(p)}, q={short(q)}; every draft token, u and v, by probability"),
         ("expected", f"as p: {short(wanted)}"),
         ("got", short(law)),
         ("too often", f"token {token}: {float(law[token]):.4g}, not {float(wanted[token]):.4g}"),
     )
     failure = calls.judge(ask, wrong[:20])
     if failure is None:
-        return Failure("What comes out has to be distributed as p, whatever q is.", rows)
+        return Failure("The returned tokens have to be distributed as p, whatever q is.", rows)
     rows += tuple((f"one call: {title}", text) for title, text in failure.example)
     if any(
         all(same(answer(*args), got) for args, got in results)
@@ -67,8 +69,37 @@ def judge_law(ask: Ask, calls: Comparison[Any]) -> Failure | None:
     ):
         return Failure(failure.idea, rows, failure.misconception)
     return Failure(
-        f"Token {token} comes out too often: what stands has to be distributed as p.", rows
+        f"Token {token} comes out too often: the tokens have to be distributed as p.", rows
     )
+
+
+def any_probs(rng: random.Random, size: int) -> list[float]:
+    """Thousandths that sum to 1 up to rounding; about a quarter of them are 0."""
+    weights = [rng.randint(1, 50) if rng.random() < 0.75 else 0 for _ in range(size)]
+    weights[rng.randrange(size)] += 1
+    ends = [round(1000 * end / sum(weights)) for end in itertools.accumulate(weights)]
+    return [(end - start) / 1000 for start, end in itertools.pairwise([0, *ends])]
+
+
+def is_clear(p: list[float], q: list[float], token: int, u: float, v: float) -> bool:
+    """Whether u and v lie far enough from every threshold that rounding does not matter."""
+    missing = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
+    total = sum(missing)
+    edges = [end / total for end in itertools.accumulate(missing)] if total else [0.0]
+    return min(abs(u - p[token] / q[token]), *(abs(v - edge) for edge in edges)) > 1e-9
+
+
+def any_drafts(rng: random.Random) -> Sequence[Args]:
+    """60 drafts over vocabularies of 2 to 12 tokens, the smallest first."""
+    cases: list[Args] = []
+    while len(cases) < 60:
+        size = rng.choice((2, 3, 4, 5, 6, 7, 12))
+        p, q = any_probs(rng, size), any_probs(rng, size)
+        token = rng.choice([index for index in range(size) if q[index]])
+        u, v = round(rng.random(), 4), round(rng.random(), 4)
+        if p != q and u < 1 and v < 1 and is_clear(p, q, token, u, v):
+            cases.append((p, q, token, u, v))
+    return sorted(cases, key=lambda case: len(case[0]))
 
 
 def short(numbers: Sequence[float | Fraction]) -> str:

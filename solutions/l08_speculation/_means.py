@@ -43,52 +43,35 @@ def not_a_number(belief: str, way: Callable[..., Any]) -> Misconception:
 
 NOT_FINITE = Misconception(
     "not_finite",
-    "It never ends.",
+    "At α = 1 the series never ends.",
     "The answer is finite: one pass yields at most k + 1 tokens.",
     matches=lambda value: value in (math.inf, -math.inf),
     examples=(lambda *args: math.inf,),
 )
-# Key, belief and idea; what is written differs.
+# Key, belief and idea; the formula differs.
 BONUS_FORGOTTEN = (
     "bonus_forgotten",
-    "What is accepted is what comes out.",
-    "These are the accepted drafts alone: in every pass the target adds one token of its own, in "
-    "the place of the first rejected draft or after the last one.",
-)
-BONUS_AT_THE_END = (
-    "The target adds a token after a rejection too, in the place of the rejected draft: every pass "
-    "yields one more than is accepted."
-)
-AT_LEAST_ONE = ("at_least_one", "A pass yields at least one.", BONUS_AT_THE_END)
-ONE_DRAFT_LESS = (
-    "one_draft_less",
-    "k terms for k drafts.",
-    "There are k drafts and the target's own token, so k + 1 powers of p to add up, from p ** 0 to "
-    "p ** k.",
-)
-ENDLESS = (
-    "endless",
-    "A geometric series is 1 / (1 - p).",
-    "Only k tokens are drafted, so the series ends after p ** k: 1 / (1 - p) is what endlessly "
-    "many drafts would give.",
+    "A pass yields the accepted draft tokens.",
+    "This counts only the accepted draft tokens: in every pass the target adds one token of its "
+    "own, in place of the first rejected draft token or after the last one.",
 )
 EACH_ALONE = (
     "each_alone",
-    "k drafts, each with probability p.",
-    "A draft counts only if all those in front of it were accepted, so the second stays with "
-    "probability p * p: the chances are powers of p, not p each.",
+    "Each of the k draft tokens is accepted with probability α.",
+    "A draft token counts only if all those before it were accepted, so the second one counts with "
+    "probability α², not α, and the i-th one with αⁱ.",
 )
 DIVIDES_BY_ZERO = (
     "divides_by_zero",
-    "p is never 1.",
-    "At p = 1 the closed form is 0 / 0, and the engine dies of its best draft: there the answer is "
-    "k + 1, which the sum gives by itself.",
+    "α is never 1.",
+    "At α = 1 the closed form is 0 / 0, and the engine fails on its best draft model: there the "
+    "answer is k + 1, which the sum gives without a special case.",
 )
 
 
 def nan_at_1(rule: Rule) -> Rule:
     """The rule with the nan that numpy and torch make of 0 / 0."""
-    return lambda p, *rest: math.nan if p == 1 else rule(p, *rest)
+    return lambda rate, *rest: math.nan if rate == 1 else rule(rate, *rest)
 
 
 def draw_number(value: Any) -> str:

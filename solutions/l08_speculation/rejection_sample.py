@@ -1,10 +1,8 @@
-"""Exercise 8.1: which drafts stay, and what stands in place of the others."""
+"""Exercise 8.1: accept or replace one draft token."""
 
 import bisect
 import itertools
 import math
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,7 +11,7 @@ from course.exercise import Exercise
 from course.format_values import show
 from course.harness import Ask, Check, Failure
 from course.task import Task
-from solutions.l08_speculation._law import digits, judge_law, short
+from solutions.l08_speculation._law import any_drafts, digits, judge_law, short
 from solutions.l08_speculation._mistakes import FALLS_OFF, MISCONCEPTIONS
 
 # --- right answers ------------------------------------------------------------------------------
@@ -22,10 +20,10 @@ from solutions.l08_speculation._mistakes import FALLS_OFF, MISCONCEPTIONS
 def rejection_sample(
     target_probs: list[float], draft_probs: list[float], draft_token: int, u: float, v: float
 ) -> tuple[bool, int]:
-    """Return `(kept, token)`: whether the draft token stays, and which token stands there."""
-    # A token comes out as an accepted draft min(p, q) of the time, or it is drawn in place of a
-    # rejected one. The first way lacks max(0, p - q) of p, so the second draws from that and from
-    # nothing else: drawn from p, draft tokens would get a second chance.
+    """Return `(kept, token)`: whether the draft token is kept, and the token at its position."""
+    # A token comes out as an accepted draft token with probability min(p, q), or as a replacement.
+    # The first way leaves max(0, p - q) of p missing, so the replacement is drawn from that. Drawn
+    # from p, a rejected token would get a second chance.
     if u * draft_probs[draft_token] < target_probs[draft_token]:
         return True, draft_token
     missing = [
@@ -64,28 +62,13 @@ def exactly(
     return False, other
 
 
-def by_shares(
-    target_probs: list[float], draft_probs: list[float], draft_token: int, u: float, v: float
-) -> tuple[bool, int]:
-    if draft_probs[draft_token] * u >= target_probs[draft_token]:
-        share = 1 / sum(a - b for a, b in zip(target_probs, draft_probs, strict=True) if a > b)
-        ends = list(
-            itertools.accumulate(
-                max(0, a - b) * share for a, b in zip(target_probs, draft_probs, strict=True)
-            )
-        )
-        ends = [end if end < ends[-1] else math.inf for end in ends]
-        return False, next(i for i, end in enumerate(ends) if v < end)
-    return True, draft_token
-
-
 # --- cases --------------------------------------------------------------------------------------
 
 BELOW_1 = math.nextafter(1, 0)
 NEARLY_1 = 0.999999
 NOT_REACHED = (
-    "This `v` is just below 1, and your sums miss the token: they round, and far sooner in the "
-    "float32 of `torch.tensor`; where none is reached, it is the last token with a weight."
+    "This `v` is just below 1, and your running sum, rounded at every step, never exceeds it (in "
+    "float32 this is far more frequent): in that case take the last token with a weight above 0."
 )
 
 
@@ -100,8 +83,8 @@ def draw_call(name: str, args: Args) -> str:
 JUDGE = Comparison(
     rejection_sample,
     MISCONCEPTIONS,
-    "Two questions, one after the other: does the draft stay, by `u`; and if it does not, which "
-    "token stands there, by `v`?",
+    "First `u` decides whether the draft token is kept. If it is not, `v` decides which token "
+    "replaces it.",
     evidence=[
         (p, q, token, u, v)
         for p, q in (
@@ -118,7 +101,7 @@ JUDGE = Comparison(
 
 
 def reached(*cases: Args) -> Check:
-    """The check that asks about these cases, where an answer may run off the end of its sums."""
+    """The check that asks about these cases, in which a running sum may end too low."""
     return lambda ask, rng: next(filter(None, (judge_reached(ask, args) for args in cases)), None)
 
 
@@ -138,35 +121,6 @@ def judge_reached(ask: Ask, args: Args) -> Failure | None:
     return failure
 
 
-def any_probs(rng: random.Random, size: int) -> list[float]:
-    """Thousandths that sum to 1 up to rounding, a token in four without a chance."""
-    weights = [rng.randint(1, 50) if rng.random() < 0.75 else 0 for _ in range(size)]
-    weights[rng.randrange(size)] += 1
-    ends = [round(1000 * end / sum(weights)) for end in itertools.accumulate(weights)]
-    return [(end - start) / 1000 for start, end in itertools.pairwise([0, *ends])]
-
-
-def is_clear(p: list[float], q: list[float], token: int, u: float, v: float) -> bool:
-    """Whether u and v lie off the edges, so that rounding does not matter."""
-    missing = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
-    total = sum(missing)
-    edges = [end / total for end in itertools.accumulate(missing)] if total else [0.0]
-    return min(abs(u - p[token] / q[token]), *(abs(v - edge) for edge in edges)) > 1e-9
-
-
-def any_drafts(rng: random.Random) -> Sequence[Args]:
-    """60 drafts over vocabularies of 2 to 12 tokens, the smallest first; some stay, some go."""
-    cases: list[Args] = []
-    while len(cases) < 60:
-        size = rng.choice((2, 3, 4, 5, 6, 7, 12))
-        p, q = any_probs(rng, size), any_probs(rng, size)
-        token = rng.choice([index for index in range(size) if q[index]])
-        u, v = round(rng.random(), 4), round(rng.random(), 4)
-        if p != q and u < 1 and v < 1 and is_clear(p, q, token, u, v):
-            cases.append((p, q, token, u, v))
-    return sorted(cases, key=lambda case: len(case[0]))
-
-
 ZERO, ONE, TWO = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]  # one token is certain
 LESS_OF_1 = [0.5, 0.125, 0.375], [0.25, 0.5, 0.25]
 LIKELY_2 = [0.25, 0.25, 0.5], [0.25, 0.5, 0.25]
@@ -183,46 +137,56 @@ NO_WEIGHT = "a weight of 0 adds nothing and is never drawn"
 
 EXERCISE = Exercise(
     number=1,
-    title="Which drafts stay",
+    title="Accept or replace a draft token",
     minutes=12,
     points=4,
-    part="rejection_sample",
+    is_policy=True,
     task=Task(
         signature="rejection_sample(target_probs: list[float], draft_probs: list[float], "
         "draft_token: int, u: float, v: float) -> tuple[bool, int]",
         rules=(
-            "Returns `(kept, token)`: whether the draft token is accepted, and which token then "
-            "stands at its position, the draft token or another one.",
-            "`target_probs` (p) are the target model's probabilities and `draft_probs` (q) the "
-            "draft model's, one for each token of the vocabulary. Each list sums to 1 up to "
-            "rounding. `draft_token` was drawn from `draft_probs`.",
-            "`u` and `v` are random numbers, uniform from 0 up to, but not including, 1. `u` "
-            "decides: the draft token is accepted if `u` is below its acceptance probability.",
-            "If it is rejected, `v` draws another token. Every token has a weight, which you have "
-            "to find. Go through the tokens from 0 up and take the first one at which the sum of "
-            "the weights so far is more than `v` times the sum of all weights.",
-            "Over many drafts each token then comes out as often as p says, whatever q is, and no "
-            "draft token is rejected that could have been accepted.",
+            "Returns `(kept, token)`: whether the draft token is accepted, and the token at its "
+            "position, which is the draft token or its replacement.",
+            "`target_probs` (p) are the target's probabilities and `draft_probs` (q) the draft's, "
+            "one for each token of the vocabulary. Each list sums to 1 up to rounding. "
+            "`draft_token` was drawn from `draft_probs`.",
+            "`u` and `v` are uniform random numbers, at least 0 and below 1. The draft token is "
+            "accepted if `u` is below its acceptance probability.",
+            "If it is rejected, `v` draws the replacement by the weights derived above. Go "
+            "through the tokens from 0 up and take the first one at which the running sum of the "
+            "weights exceeds `v` times the sum of all weights.",
+            "Over many drafts each token then comes out as often as p says, whatever q is.",
         ),
-        args=([0.25, 0.25, 0.5], [0.5, 0.25, 0.25], 0, 0.75, 0.75),
+        args=([0.125, 0.25, 0.625], [0.625, 0.125, 0.25], 0, 0.75, 0.5),
         result=(False, 2),
+        call="rejection_sample(target_probs=[0.125, 0.25, 0.625], draft_probs=[0.625, 0.125, 0.25],"
+        "\n                 draft_token=0, u=0.75, v=0.5)",
+        steps=(
+            "The draft proposes token 0 with probability 0.625, five times as often as the target "
+            "wants it (0.125). Its acceptance probability is 0.2.",
+            "`u` = 0.75 is not below 0.2, so token 0 is rejected.",
+            "Token 0 gets its whole share of p from accepted draft tokens. Token 1 still lacks "
+            "0.125 and token 2 lacks 0.375: the weights are 0, 0.125 and 0.375, and their sum is "
+            "0.5.",
+            "`v` times the sum is 0.25. The running sums are 0, 0.125 and 0.5, and the first one "
+            "above 0.25 is at token 2.",
+        ),
     ),
     hints=(
-        "The draft proposes a token half the time, the target would say it a quarter of the time. "
-        "How often may it stay, and which tokens have come too seldom so far?",
-        "Keep it if u is below p[draft_token] / q[draft_token]. If not, the weight of each token "
-        "is p minus q, and 0 where that is negative; add the weights up from token 0 on until they "
-        "exceed v times their sum.",
-        "`max(0.0, ...)` for each pair of `zip(target_probs, draft_probs)` makes the list of "
-        "weights. Walk through it "
-        "with a running sum, and compare that with `v` times the sum of the whole list. Should "
-        "rounding keep the sum from ever getting there, the last token with a weight is meant.",
+        "A draft proposes a token with probability 0.5, and the target wants it with 0.25. How "
+        "often may it be kept? Which tokens come out too seldom then?",
+        "Keep the token if u is below p[draft_token] / q[draft_token]. If not, the weight of each "
+        "token is p - q, or 0 where that is negative. Add up the weights from token 0 on until "
+        "they exceed v times their sum.",
+        "`max(0.0, ...)` over `zip(target_probs, draft_probs)` makes the list of weights. Walk "
+        "through it with a running sum. If rounding keeps that sum too low to the end, take the "
+        "last token with a weight above 0.",
     ),
     right=(rejection_sample, by_bisection, exactly),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
-            "a draft that stays",
+            "a draft token that is kept",
             JUDGE.on(
                 (*LESS_OF_1, 0, 0.75, 0.5),
                 (*LESS_OF_1, 1, 0.125, 0.75),
@@ -234,7 +198,7 @@ EXERCISE = Exercise(
             ),
         ),
         (
-            "a draft that goes",
+            "a draft token that is rejected",
             JUDGE.on(
                 (*LESS_OF_0, 0, 0.75, 0.75),
                 (*LESS_OF_0, 0, 0.5625, 0.875),
@@ -255,7 +219,7 @@ EXERCISE = Exercise(
             ),
         ),
         (
-            "which token v picks",
+            "which token v draws",
             reached(
                 *(
                     (*SOME_WITHOUT, 0, 0.5, v)

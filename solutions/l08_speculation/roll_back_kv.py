@@ -1,7 +1,7 @@
-"""Exercise 8.4: how much K/V stays after a verifying pass."""
+"""Exercise 8.4: how many KV tokens a request keeps after a verifying pass."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course.calling.plain_values import as_whole
@@ -16,8 +16,8 @@ from course.task import Task
 
 def roll_back_kv(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> int:
     """Return how many KV tokens a request keeps after a verifying pass, counted from the front."""
-    # The K/V is in the order of the text, so what is wrong is all at the end: the rejected drafts.
-    # The token that was drawn has none yet; with it, the next pass begins.
+    # K/V is in the order of the text, so the K/V of rejected draft tokens is at the end. The token
+    # that the target added has no K/V yet: the next pass begins with it.
     return kv_tokens_used - (num_drafted - num_accepted)
 
 
@@ -35,64 +35,60 @@ def by_marks(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> int:
 
 # --- wrong ideas --------------------------------------------------------------------------------
 
-
-def drafting_always(fixed: int) -> Callable[[int, int, int], int]:
-    return lambda kv_tokens_used, drafted, accepted: kv_tokens_used - fixed + accepted
-
-
 MISCONCEPTIONS = (
     not_whole(
-        "The cache shrinks by the share that was rejected.",
+        "The cache shrinks by the share of rejected draft tokens.",
         lambda kv_tokens_used, drafted, accepted: kv_tokens_used * (accepted + 1) / (drafted + 1),
     ),
     Misconception(
         "num_drafted_is_no_constant",
-        "Four are drafted.",
-        "How many are drafted differs from pass to pass: take it from `num_drafted`.",
-        drafting_always(4),
+        "Every pass has four draft tokens.",
+        "The number of draft tokens differs from pass to pass: take it from `num_drafted`.",
+        lambda kv_tokens_used, drafted, accepted: kv_tokens_used - 4 + accepted,
     ),
     Misconception(
         "keeps_rejected",
-        "Computed is computed.",
-        "K/V of a rejected draft is K/V of a token that is not in the text: left there, every "
-        "later token would attend to it.",
+        "Computed K/V need not be computed again, so keep all K/V.",
+        "The K/V of a rejected draft token belongs to a token that is not in the text; if you keep "
+        "it, every later token attends to it.",
         lambda kv_tokens_used, drafted, accepted: kv_tokens_used,
     ),
     Misconception(
         "drawn_in_place",
-        "Something stands at the place of the first rejected one.",
-        "The token drawn in the place of the first rejected draft is another one, so the K/V "
-        "computed there is not its own.",
+        "The target's token replaces the first rejected one, so its K/V is already there.",
+        "The target's token differs from the draft token that it replaces, so the K/V at that "
+        "position is not its own.",
         lambda kv_tokens_used, drafted, accepted: kv_tokens_used - max(0, drafted - accepted - 1),
     ),
     Misconception(
         "counts_the_drawn",
-        "A pass yields one more than is accepted.",
-        "The token drawn at the end has never been in a pass, so there is no K/V of it yet: the "
-        "next pass computes that.",
+        "The text grows by the accepted draft tokens and one more token, and so does the cache.",
+        "The token that the target added was in no pass yet, so it has no K/V: the next pass "
+        "computes its K/V.",
         lambda kv_tokens_used, drafted, accepted: kv_tokens_used - drafted + accepted + 1,
     ),
     Misconception(
         "drops_the_last_known",
-        "The last known token is computed again.",
-        "The pass began with the last token known before it, and that stays in the text: its K/V "
-        "stays too.",
+        "The next pass computes the last known token again.",
+        "The last known token, with which the pass began, stays in the text, so its K/V stays too.",
         lambda kv_tokens_used, drafted, accepted: kv_tokens_used - drafted + accepted - 1,
     ),
     Misconception(
         "accepted_only",
-        "What is accepted stays.",
-        "The K/V from before the pass stays as well: take the rejected drafts off "
+        "Only the accepted draft tokens stay.",
+        "The K/V from before the pass stays as well: subtract the rejected draft tokens from "
         "`kv_tokens_used`.",
         lambda kv_tokens_used, drafted, accepted: accepted,
     ),
     Misconception(
         "how_many_go",
-        "How far to go back.",
-        "This is how many go; the engine asks how many stay.",
+        "The function returns how many KV tokens to drop.",
+        "This is how many KV tokens are dropped; the engine asks how many stay.",
         lambda kv_tokens_used, drafted, accepted: drafted - accepted,
     ),
-    Misconception("no_return", "The cache is cut.", examples=(lambda *args: None,)),
+    Misconception(
+        "no_return", "The function shortens the cache itself.", examples=(lambda *args: None,)
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -100,9 +96,9 @@ MISCONCEPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One verifying pass over letters: what was drafted, how much of it stays, what is drawn.
+    """One verifying pass over letters: the draft tokens, how many are accepted, and `drawn`.
 
-    `drawn` stands in the place of the first rejected draft, or after the last one.
+    `drawn` is the target's token, in place of the first rejected draft token or after the last one.
     """
 
     drafts: str
@@ -113,8 +109,8 @@ class Pass:
 JUDGE = Comparison(
     roll_back_kv,
     MISCONCEPTIONS,
-    "Write the tokens whose K/V is held in a row: which of them are in the text, at the same "
-    "place?",
+    "Write the tokens of the KV cache in a row: which of them are in the text, at the same "
+    "position?",
     evidence=[
         (kv_tokens_used, drafted, accepted)
         for kv_tokens_used, drafted in ((9, 4), (13, 3), (30, 6))
@@ -124,9 +120,9 @@ JUDGE = Comparison(
 
 
 def judge_story(ask: Ask, text: str, passes: Sequence[Pass]) -> Failure | None:
-    """Ask after each pass over a text that begins as `text`; a wrong answer is shown at its place.
+    """Ask after each pass over a text that begins as `text`.
 
-    The K/V of every known token but the last is held when a pass begins.
+    When a pass begins, the cache holds K/V of every known token but the last.
     """
     for each in passes:
         computed, stays = text + each.drafts, text + each.drafts[: each.num_accepted]
@@ -147,11 +143,11 @@ def judge_story(ask: Ask, text: str, passes: Sequence[Pass]) -> Failure | None:
 
 
 def outcome(kept: int, computed: str, stays: str, drawn: str) -> str:
-    """What comes of keeping so much."""
+    """The consequence of keeping so many KV tokens."""
     if kept < 0:
-        return "there is no keeping fewer than none"
+        return "a cache cannot keep fewer than 0 KV tokens"
     if kept > len(computed):
-        return f"K/V of {len(computed)} tokens is held, and more than that cannot be kept"
+        return f"the cache holds {len(computed)} KV tokens and cannot keep more"
     right = len(stays)
     if kept > right:
         return (
@@ -159,8 +155,8 @@ def outcome(kept: int, computed: str, stays: str, drawn: str) -> str:
             f"text has {drawn} there"
         )
     return (
-        f"position {kept}, {stays[kept]}, has lost its K/V, and the next pass, which begins with "
-        f"the {drawn} at position {right}, does not compute it"
+        f"position {kept}, {stays[kept]}, has lost its K/V, and no pass computes it again: the "
+        f"next one begins with the {drawn} at position {right}"
     )
 
 
@@ -192,33 +188,39 @@ def any_pass(rng: random.Random) -> list[Args]:
     return cases
 
 
-LAST_KNOWN = "the last known token is always held, and stays"
+LAST_KNOWN = "the last known token always has K/V, and it stays"
 
 EXERCISE = Exercise(
     number=4,
-    title="What the cache forgets",
+    title="Roll back the KV cache",
     minutes=5,
     points=2,
-    part="roll_back_kv",
+    is_policy=True,
     task=Task(
         signature="roll_back_kv(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> int",
         rules=(
-            "The result is how many KV tokens a request keeps after a verifying pass, counted from "
-            "the front: those of every token of the text that has been computed, and of no other.",
-            "The pass was over the last token known before it and `num_drafted` drafts. It has "
-            "left the request with K/V of `kv_tokens_used` tokens, all of these included.",
-            "The first `num_accepted` drafts stay in the text. Behind them stands a token that was "
-            "drawn after the pass, in the place of the first rejected draft or after the last one.",
+            "Returns how many KV tokens a request keeps after a verifying pass, counted from the "
+            "front: those of all computed tokens that are in the text, and no others.",
+            "The pass computed the last known token and `num_drafted` draft tokens. After the "
+            "pass the request has `kv_tokens_used` KV tokens, including those of the pass.",
+            "The first `num_accepted` draft tokens stay in the text. After them comes a token that "
+            "the target added after the pass.",
         ),
         args=(7, 4, 1),
         result=4,
+        steps=(
+            "The 7 KV tokens are those of 3 known tokens and of the draft tokens d1 to d4.",
+            "d1 was accepted. d2, d3 and d4 are not in the text.",
+            "The target's token in place of d2 has no K/V yet.",
+        ),
     ),
     hints=(
-        "Write the tokens of a pass in a row: the last known one, then the drafts. Which of them "
-        "are in the text afterwards, at the same place?",
-        "Everything up to the last accepted draft is in the text and keeps its K/V. The token "
-        "drawn at the end was in no pass yet. How many are there behind the accepted ones?",
-        "The rejected drafts lie at the end of the request's K/V. Count those, and take them off.",
+        "Write the tokens of the pass in a row: the last known one, then the draft tokens. Which "
+        "of them are in the text afterwards, at the same position?",
+        "Everything up to the last accepted draft token is in the text and keeps its K/V. The "
+        "target's token was in no pass yet. How many draft tokens come after the accepted ones?",
+        "The K/V of the rejected draft tokens is at the end. Count these tokens and subtract their "
+        "number from `kv_tokens_used`.",
     ),
     right=(roll_back_kv, from_before_the_pass, by_marks),
     misconceptions=MISCONCEPTIONS,

@@ -1,4 +1,4 @@
-"""Exercise 8.3: how many times as fast as plain decoding speculation is."""
+"""Exercise 8.3: how many times as fast speculation is as plain decoding."""
 
 import math
 import random
@@ -9,13 +9,10 @@ from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
 from solutions.l08_speculation._means import (
-    AT_LEAST_ONE,
     BONUS_FORGOTTEN,
     DIVIDES_BY_ZERO,
     EACH_ALONE,
-    ENDLESS,
     NOT_FINITE,
-    ONE_DRAFT_LESS,
     draw_number,
     mistaken,
     nan_at_1,
@@ -29,8 +26,8 @@ from solutions.l08_speculation.expected_tokens import accepted, expected_tokens
 
 def speedup(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) -> float:
     """Return how many times as fast as plain decoding speculation is: 2 is twice, 0.5 half."""
-    # The draft model has to know its own last token before it can draft the next one: it runs k
-    # times in a round, and the rejected drafts are paid for like the others.
+    # The draft model needs its own last token to draft the next one, so it runs k times in a round.
+    # Rejected draft tokens cost as much as accepted ones.
     return expected_tokens(acceptance_rate, num_draft_tokens) / (1 + num_draft_tokens * draft_cost)
 
 
@@ -55,80 +52,72 @@ def by_time_per_token(acceptance_rate: float, num_draft_tokens: int, draft_cost:
 
 
 def tokens_over(time: Callable[[float, int, float], float]) -> Callable[..., float]:
-    """The right tokens over such a time."""
-    return lambda p, k, alpha: expected_tokens(p, k) / time(p, k, alpha)
+    """The right number of tokens in this time."""
+    return lambda rate, k, c: expected_tokens(rate, k) / time(rate, k, c)
 
 
 def over_the_round(tokens: Callable[[float, int], float]) -> Callable[..., float]:
-    """Such tokens over the right time."""
-    return lambda p, k, alpha: tokens(p, k) / (1 + k * alpha)
+    """This number of tokens in the right time."""
+    return lambda rate, k, c: tokens(rate, k) / (1 + k * c)
 
 
 CLOSED_FORM = Misconception(
     *DIVIDES_BY_ZERO,
     near(nan_at_1(speedup)),
-    examples=(over_the_round(lambda p, k: (1 - p ** (k + 1)) / (1 - p)),),
+    examples=(over_the_round(lambda rate, k: (1 - rate ** (k + 1)) / (1 - rate)),),
 )
 MISCONCEPTIONS = (
-    not_a_number("Is it worth it?", lambda p, k, alpha: speedup(p, k, alpha) > 1),
+    not_a_number(
+        "The question is whether speculation pays.", lambda rate, k, c: speedup(rate, k, c) > 1
+    ),
     NOT_FINITE,
     mistaken(
         "charged_once",
-        "A draft costs `draft_cost`.",
-        "The draft model runs once for every token that it drafts, one after the other: a round "
-        "has k drafts to pay for, not one.",
-        tokens_over(lambda p, k, alpha: 1 + alpha),
+        "A round pays `draft_cost` once.",
+        "The draft model runs once for each draft token, one after the other, so a round pays for "
+        "k drafts, not for one.",
+        tokens_over(lambda rate, k, c: 1 + c),
     ),
     mistaken(
         "charged_once_each_alone",
-        "k drafts, each with probability p, for one `draft_cost`.",
-        "Wrong twice, and both ways it looks better: drafts stay only in a row, so tokens are not "
-        "1 + k * p, and the draft runs k times in a round, not once.",
-        lambda p, k, alpha: (1 + k * p) / (1 + alpha),
+        "A round yields 1 + kα tokens and pays `draft_cost` once.",
+        "Two errors make speculation look faster than it is. A draft token counts only if all "
+        "before it were accepted, so a round yields fewer than 1 + kα tokens, and the draft runs k "
+        "times in a round, not once.",
+        lambda rate, k, c: (1 + k * rate) / (1 + c),
     ),
-    mistaken(*EACH_ALONE, over_the_round(lambda p, k: 1 + k * p)),
+    mistaken(*EACH_ALONE, over_the_round(lambda rate, k: 1 + k * rate)),
     mistaken(*BONUS_FORGOTTEN, over_the_round(accepted)),
-    mistaken(*AT_LEAST_ONE, over_the_round(lambda p, k: max(1, accepted(p, k)))),
-    mistaken(*ONE_DRAFT_LESS, over_the_round(lambda p, k: sum(p**i for i in range(k)))),
-    mistaken(*ENDLESS, over_the_round(lambda p, k: 1 / (1 - p))),
     CLOSED_FORM,
     mistaken(
         "draft_is_free",
-        "Drafts cost nothing.",
-        "Drafting is not free: each of the k drafts takes `draft_cost` of a decode's time.",
-        lambda p, k, alpha: expected_tokens(p, k),
+        "The draft model is so small that it costs nothing.",
+        "Drafting is not free: each of the k draft tokens takes `draft_cost` of a decode's time.",
+        lambda rate, k, c: expected_tokens(rate, k),
     ),
     mistaken(
         "verifying_is_free",
-        "The target has to run anyway.",
-        "The verifying pass takes time as well, that of one decode.",
-        tokens_over(lambda p, k, alpha: k * alpha),
+        "The target has to run anyway, so only the drafts cost time.",
+        "The verifying pass takes time too, as much as one decode.",
+        tokens_over(lambda rate, k, c: k * c),
     ),
     mistaken(
         "accepted_only",
-        "What goes costs nothing.",
-        "A rejected draft took as long to make as an accepted one: all k are paid for.",
-        tokens_over(lambda p, k, alpha: 1 + alpha * accepted(p, k)),
+        "Rejected draft tokens cost nothing.",
+        "A rejected draft token took as long to draft as an accepted one, so all k are paid for.",
+        tokens_over(lambda rate, k, c: 1 + c * accepted(rate, k)),
     ),
     mistaken(
         "a_pass_each",
-        "Each draft is verified.",
-        "The verifying pass looks at all drafts at once and takes the time of one decode, however "
-        "many they are.",
-        tokens_over(lambda p, k, alpha: k + 1 + k * alpha),
+        "Each draft token needs a pass of the target.",
+        "One verifying pass checks all draft tokens at once, in the time of one decode.",
+        tokens_over(lambda rate, k, c: k + 1 + k * c),
     ),
     mistaken(
         "never_below_1",
         "At worst nothing is gained.",
-        "Speculation can lose, and the engine needs to know when: do not cut it off at 1.",
-        lambda p, k, alpha: max(1, speedup(p, k, alpha)),
-    ),
-    mistaken(
-        "draft_speed",
-        "The draft model is `draft_cost` times as fast.",
-        "`draft_cost` is how long a draft takes, as a share of a decode, not how many times as "
-        "fast the draft model is.",
-        tokens_over(lambda p, k, alpha: 1 + k / alpha),
+        "Speculation can lose, and the engine has to know when: do not clip the result at 1.",
+        lambda rate, k, c: max(1, speedup(rate, k, c)),
     ),
 )
 
@@ -145,43 +134,48 @@ def any_draft(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     near(speedup),
     MISCONCEPTIONS,
-    "Follow one round with a watch: how long does it take, and how many tokens does it bring?",
+    "Follow one round: how long does it take, and how many tokens does it yield?",
     draw=draw_number,
     evidence=[
-        (p, k, alpha)
-        for p in (0.1, 0.5, 0.7, 0.85, 0.95)
-        for k, alpha in ((1, 0.1), (2, 0.25), (4, 0.1), (4, 0.5), (6, 0.02))
+        (rate, k, c)
+        for rate in (0.1, 0.5, 0.7, 0.85, 0.95)
+        for k, c in ((1, 0.1), (2, 0.25), (4, 0.1), (4, 0.5), (6, 0.02))
     ],
 )
 
 EXERCISE = Exercise(
     number=3,
-    title="What it is worth",
+    title="The speed-up",
     minutes=4,
     points=2,
     task=Task(
         signature="speedup(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) "
         "-> float",
         rules=(
-            "Returns how many times as fast as plain decoding speculation is: 2 is twice, 0.5 half "
-            "as fast.",
-            "Plain decoding yields 1 token per unit of time.",
-            "With speculation, the draft model first drafts `num_draft_tokens` tokens, one after "
-            "the other. Each takes `draft_cost` units.",
+            "Returns how many times as fast speculation is as plain decoding: 2 is twice, 0.5 is "
+            "half as fast.",
+            "Unit of time: one plain decode step, which yields 1 token.",
+            "With speculation, the draft model first drafts `num_draft_tokens` tokens (k), one "
+            "after the other. Each takes `draft_cost` units (c).",
             "Then one verifying pass takes 1 unit, however many tokens it checks. It yields "
             "`expected_tokens(acceptance_rate, num_draft_tokens)` tokens on average; you may call "
             "that function.",
         ),
         args=(0.5, 2, 0.25),
         result=1.75 / 1.5,
+        steps=(
+            "Drafting takes 2 × 0.25 = 0.5 units, the verifying pass 1 unit.",
+            "In these 1.5 units the round yields `expected_tokens(0.5, 2)` = 1.75 tokens.",
+            "Plain decoding yields 1.5 tokens in the same time.",
+        ),
     ),
     hints=(
-        "Follow one round with a watch: who runs how many times, and for how long? Then count the "
-        "tokens that it has brought.",
-        "Plain decoding brings 1 token per unit of time. A round takes 1 unit for the pass and "
-        "`draft_cost` for each draft token, and brings `expected_tokens(...)` tokens.",
-        "Speed is tokens per unit of time. Write down the time of a round, divide its tokens by "
-        "that, and compare with plain decoding, which has a speed of 1.",
+        "Follow one round: which model runs how many times, and for how long? How many tokens does "
+        "the round yield?",
+        "Plain decoding yields 1 token per unit of time. A round takes 1 unit for the pass and "
+        "`draft_cost` for each draft token, and yields `expected_tokens(...)` tokens.",
+        "Speed is tokens per unit of time. Divide the tokens of a round by the time of a round, "
+        "and compare with plain decoding, whose speed is 1.",
     ),
     right=(speedup, of_a_round, by_time_per_token),
     misconceptions=MISCONCEPTIONS,
@@ -192,7 +186,7 @@ EXERCISE = Exercise(
             JUDGE.on((0.85, 4, 0.0), (0.5, 1, 0.0), (0.0, 3, 0.0), (0.4, 0, 0.3)),
         ),
         (
-            "a draft that is not worth it",
+            "a draft that is not worth its cost",
             JUDGE.on((0.2, 4, 0.1), (0.85, 4, 1.0), (0.0, 4, 0.1), (0.25, 1, 0.25)),
         ),
         (

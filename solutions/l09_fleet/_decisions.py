@@ -1,4 +1,4 @@
-"""Decisions that cannot be carried out."""
+"""Illegal decisions: no such request or worker, or no room."""
 
 from typing import Any
 
@@ -41,36 +41,34 @@ def numbered_from_the_last(snapshot: FleetSnapshot) -> Decision:
 
 NOT_A_PAIR = Misconception(
     "not_a_pair",
-    "A request and a worker.",
-    lambda kind: f"A decision is `(request_id, worker_id)` or None, not {kind}.",
+    "A decision is a request and a worker.",
+    lambda kind: f"Return `(request_id, worker_id)` or None, not {kind}.",
     examples=((lambda snapshot: next(iter(pairs(snapshot)), None)),),
 )
 SWAPPED = Misconception(
     "swapped",
-    "Worker first.",
+    "The worker comes first.",
     "The request comes first, then the worker: `(request_id, worker_id)`.",
     examples=(lambda snapshot: (reference(snapshot) or ())[::-1] or None,),
 )
 UNKNOWN_REQUEST = Misconception(
     "unknown_request",
-    "Which of those that wait?",
-    lambda id: (
-        f"No request {id} waits: take the `id` of one of `snapshot.waiting`, or answer None."
-    ),
+    "A request is named by its place in `waiting`.",
+    lambda id: f"No request {id} waits: return the `id` of one of `snapshot.waiting`, or None.",
     examples=(places_in_the_lists,),
 )
 UNKNOWN_WORKER = Misconception(
     "unknown_worker",
-    "Workers count on.",
+    "A worker is named by its place in a list.",
     lambda id: (
-        f"There is no worker {id}: take the `id` of one of `snapshot.workers`, not its place in a "
-        "list."
+        f"There is no worker {id}: return the `id` of one of `snapshot.workers`, not its place in "
+        "the list."
     ),
     examples=(numbered_from_the_last,),
 )
 FULL_BATCH = Misconception(
     "full_batch",
-    "The best worker of all.",
+    "The best worker always has room.",
     lambda id: (
         f"The batch of worker {id} is full: only a worker with `num_running` below its "
         "`batch_size` can take another request."
@@ -79,10 +77,10 @@ FULL_BATCH = Misconception(
 )
 NO_ROOM = Misconception(
     "no_room",
-    "A place in the batch is enough.",
+    "A free slot in the batch is room enough.",
     lambda id, needed, worker_id, free: (
-        f"Request {id} needs {needed} KV tokens and worker {worker_id} has {free} free: compare "
-        "them before you dispatch."
+        f"Request {id} needs {needed} KV tokens and worker {worker_id} has only {free} free. "
+        "Compare them before you send it."
     ),
     examples=(any_place_in_a_batch,),
 )
@@ -90,13 +88,13 @@ ILLEGAL = (NOT_A_PAIR, SWAPPED, UNKNOWN_REQUEST, UNKNOWN_WORKER, FULL_BATCH, NO_
 
 
 def pair_of(decision: Any) -> Decision:
-    """The decision's two ids, if that is what it is."""
+    """The decision's two ids; None for anything else."""
     ids = [as_whole(part) for part in as_items(decision) or ()]
     return (ids[0], ids[1]) if len(ids) == 2 and ids[0] is not None and ids[1] is not None else None
 
 
 def illegal(snapshot: FleetSnapshot, decision: Any) -> Failure | None:
-    """Why the decision cannot be carried out, if it cannot."""
+    """Why the decision is illegal; None for a legal one."""
     if decision is None:
         return None
     pair = pair_of(decision)

@@ -1,4 +1,4 @@
-"""What policies are made of, and the one that a learner's is measured by."""
+"""Parts of policies, and the reference that a learner's policy is measured against."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ def has_room(request: WaitingView, worker: WorkerView) -> bool:
 
 
 def is_lost(snapshot: FleetSnapshot, request: WaitingView) -> bool:
-    """Whether it misses its deadline whatever happens."""
+    """Whether the request misses its deadline whatever happens."""
     return snapshot.now_us + request.remaining_us > request.deadline_us
 
 
@@ -30,12 +30,12 @@ def pairs(snapshot: FleetSnapshot) -> list[tuple[WaitingView, WorkerView]]:
 
 
 def to_compute(snapshot: FleetSnapshot, request: WaitingView, worker: WorkerView) -> int:
-    """Prompt tokens that the worker has to compute first, less those of this one that it knows."""
+    """The worker's backlog minus its hit for this request."""
     return worker.backlog_tokens - snapshot.hit_tokens.get(request.id, {}).get(worker.id, 0)
 
 
 def reference(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    """The nearest deadline of those that can be saved, then the others; by backlog minus hit."""
+    """The nearest deadline that can still be met, then the others; by backlog minus hit."""
     for request in sorted(
         snapshot.waiting, key=lambda each: (is_lost(snapshot, each), each.deadline_us)
     ):
@@ -46,7 +46,7 @@ def reference(snapshot: FleetSnapshot) -> tuple[int, int] | None:
 
 
 def first_by(rank: Callable[[FleetSnapshot, WaitingView], Any]) -> Callable[..., Any]:
-    """The request with the smallest rank(snapshot, request), where there is least to compute."""
+    """The request with the smallest rank, at the worker with the least to compute."""
 
     def policy(snapshot: FleetSnapshot) -> tuple[int, int] | None:
         ranks = [

@@ -16,7 +16,7 @@ def smallest(rank: Callable[[WorkerView, int], Any]) -> Callable[..., int]:
 
 
 def by(rank: Callable[[WorkerView, int], Any]) -> Callable[..., int]:
-    """By another rank, but among equals as the rules say."""
+    """By another rank, with ties as the contract says."""
     return smallest(lambda w, hit: (rank(w, hit), w.num_running, w.id))
 
 
@@ -35,8 +35,8 @@ def sorts_the_workers(workers: list[WorkerView], hits: dict[int, int]) -> int:
 
 KEY_ERROR = Misconception(
     "key_error",
-    "Every worker has a hit.",
-    "A worker without a hit is not in `hits` at all: `hits.get(worker.id, 0)`.",
+    "Every worker is in `hits`.",
+    "A worker without a hit is not in `hits`: use `hits.get(worker.id, 0)`.",
     examples=(
         lambda workers, hits: (
             min(workers, key=lambda w: (w.backlog_tokens - hits[w.id], w.num_running, w.id)).id
@@ -46,70 +46,75 @@ KEY_ERROR = Misconception(
 MISCONCEPTIONS = (
     Misconception(
         "not_an_id",
-        "There may be several.",
-        lambda value: f"The answer is the `id` of one of the workers, not {a_kind(value)}.",
+        "A tie has several results.",
+        lambda value: f"Return the `id` of one of the workers, not {a_kind(value)}.",
         matches=lambda value: as_whole(value) is None,
         examples=(lambda workers, hits: [route(workers, hits)],),
     ),
     KEY_ERROR,
     Misconception(
         "hotspot",
-        "A hit counts ten times.",
-        "A hit saves its tokens once, and no more: weighed heavier, it sends all that share a "
-        "prefix to one worker, where they queue while the others stand idle.",
+        "A hit token counts ten times.",
+        "A hit saves its tokens once. If it weighs more, all requests with one prefix go to one "
+        "worker and queue there while the other workers are idle.",
         smallest(lambda w, hit: (-source_score(w, hit), w.id)),
         same_result=(smallest(lambda w, hit: -source_score(w, hit)),),
     ),
     Misconception(
         "chases_hits",
-        "The longest hit.",
-        "What the worker has promised to compute comes first, however much it knows of this "
-        "prompt: count its `backlog_tokens` as well.",
+        "The longest hit wins.",
+        "A worker computes its backlog before this prompt, however long its hit is: count its "
+        "`backlog_tokens` as well.",
         by(lambda w, hit: -hit),
         same_result=(by(lambda w, hit: (-hit, w.backlog_tokens)),),
     ),
     Misconception(
         "only_those_with_a_hit",
-        "A hit is a hit.",
-        "A worker without a hit may still be done earlier: look at all of them, and take its hit "
-        "as 0.",
+        "Only a worker with a hit is worth it.",
+        "A worker without a hit may still finish earlier. Look at all workers, and take a missing "
+        "hit as 0.",
         lambda workers, hits: route(with_a_hit(workers, hits), hits),
     ),
     Misconception(
         "ignores_hits",
-        "The shortest queue.",
-        "What a worker has of the prompt already it need not compute: take its hit off its "
+        "The shortest backlog wins.",
+        "A worker need not compute the tokens that it has in its cache. Subtract the hit from the "
         "backlog.",
         by(lambda w, hit: w.backlog_tokens),
         same_result=(smallest(lambda w, hit: (w.backlog_tokens, w.id)),),
     ),
     Misconception(
         "sign",
-        "Add both up.",
-        "A hit is work that need not be done: subtract it from the backlog, do not add it.",
+        "Backlog and hit add up.",
+        "A hit is work that need not be done: subtract it from the backlog.",
         by(lambda w, hit: w.backlog_tokens + hit),
     ),
     Misconception(
         "clamped",
-        "Less than nothing is nothing.",
-        "Backlog minus hit may be below 0, and should: of two idle workers the one that knows more "
-        "of the prompt is done earlier.",
+        "Backlog minus hit is at least 0.",
+        "Backlog minus hit may be below 0, and that matters: of two idle workers, the one with the "
+        "longer hit finishes earlier.",
         by(lambda w, hit: max(0, left(w, hit))),
     ),
     Misconception(
         "by_the_running",
-        "The least running.",
-        "How many requests run does not say how much they still have to prefill: compare "
-        "`backlog_tokens`, and the running ones among equals alone.",
+        "The worker with the fewest running requests wins.",
+        "The number of running requests does not say how many prompt tokens are left to compute. "
+        "Compare backlog minus hit first, and the running requests only in a tie.",
         smallest(lambda w, hit: (w.num_running, left(w, hit), w.id)),
     ),
     Misconception(
         "tie",
-        "Ids are as good as anything.",
-        "Among equals the worker with fewer running requests is next, and only then the one with "
-        "the lower id.",
+        "In a tie the lower id wins.",
+        "In a tie take the worker with fewer running requests, and only then the lower id.",
         smallest(lambda w, hit: (left(w, hit), w.id)),
     ),
-    Misconception("in_place", "Sort them, take the first.", examples=((sorts_the_workers),)),
-    Misconception("no_return", "Sent is sent.", examples=(lambda workers, hits: None,)),
+    Misconception(
+        "in_place", "The list of workers may be sorted in place.", examples=(sorts_the_workers,)
+    ),
+    Misconception(
+        "no_return",
+        "Choosing the worker is enough, without a return.",
+        examples=(lambda workers, hits: None,),
+    ),
 )

@@ -1,4 +1,4 @@
-"""A policy's score over several loads, beside FIFO's and the reference's on the same ones."""
+"""A policy's score over several loads, beside FIFO's and the reference's on the same loads."""
 
 import functools
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ MARGIN = 0.20  # by how much attainment has to be above FIFO's, on average over 
 TOLERANCE = 0.02  # by how much it may be below FIFO's on a single load
 LONGEST_WAIT_US = 2_000_000  # how long a request may wait for its first token
 WANTED = (
-    f"at least {100 * MARGIN:+.1f} percentage points to FIFO on average, on no load less than "
+    f"at least {100 * MARGIN:+.1f} percentage points against FIFO on average, on no load less than "
     f"{-100 * TOLERANCE:.1f}, and no request waits longer than {LONGEST_WAIT_US / 1e6:g} s"
 )
 
-# --- what keeps a policy from passing -----------------------------------------------------------
+# --- why a policy does not pass -----------------------------------------------------------------
 
 
 def leaving_out_the_lost(snapshot: FleetSnapshot) -> tuple[int, int] | None:
@@ -38,50 +38,52 @@ def in_turn(snapshot: FleetSnapshot) -> tuple[int, int] | None:
 
 LEFT_OUT = Misconception(
     "left_out",
-    "What is too late is not worth a place.",
-    f"A request waits longer than {LONGEST_WAIT_US / 1e6:g} s for its first token, or for ever: "
-    "being too late is no reason to be left out, so send it too when no other needs the place.",
+    "A request that is too late is not worth a slot.",
+    f"A request waits longer than {LONGEST_WAIT_US / 1e6:g} s for its first token, or for ever. A "
+    "request that is too late must be served as well: send it when no other needs the slot.",
     examples=(leaving_out_the_lost,),
 )
 HOLDS_BACK = Misconception(
     "holds_back",
-    "Each worker in turn.",
-    "You answer None while a request that waits has room at a worker, and an idle place serves "
-    "none: look at every request and every worker before you end the round.",
+    "Each worker gets its turn.",
+    "The policy returns None while a worker has room for a waiting request, which wastes a slot. "
+    "Look at every request and every worker before you end the round.",
     examples=((in_turn),),
 )
 ARRIVAL_ORDER = Misconception(
     "arrival_order",
     "First come, first served, where it fits.",
-    "You nearly always take the oldest request, which is what FIFO does: look at which deadlines "
-    "are near.",
+    "The policy nearly always takes the oldest request, as FIFO does. Look at which deadlines are "
+    "near.",
     examples=(first_by(lambda snapshot, request: request.arrival_us),),
 )
 TAKES_THE_PATIENT = Misconception(
     "takes_the_patient",
-    "The shortest first.",
-    "You often take a request that has time, while the deadline of another is nearer and can still "
-    "be kept: look at the deadlines.",
+    "The shortest request goes first.",
+    "The policy often takes a request that can wait, while another with a nearer deadline could "
+    "still meet it. Look at the deadlines.",
     examples=((first_by(lambda snapshot, request: request.remaining_us)),),
 )
 SERVES_THE_LOST = Misconception(
     "serves_the_lost",
-    "A level is worth a tenth of a second.",
-    "You often serve a request that is too late already, while another could still make it: ask "
-    "what going first helps, once `now_us + remaining_us` is past the deadline.",
+    "A priority level is worth a tenth of a second.",
+    "The policy often serves a request that is too late, while another could still meet its "
+    "deadline. Going first does not help a request whose `now_us + remaining_us` is past its "
+    "deadline.",
     examples=(first_by(lambda snapshot, request: request.arrival_us + 100_000 * request.priority),),
 )
 LUCKY = Misconception(
     "lucky",
-    "What is good on average is good.",
-    "On average it is good, but on one load it is worse than FIFO, and the next load may be such a "
-    "one: look at what is different there.",
+    "A good average is enough.",
+    "The average is good, but on one load the policy is worse than FIFO, and the next load may be "
+    "like it. Look at what differs on that load.",
 )
 NOT_ENOUGH = Misconception(
     "not_enough",
-    "Any order is better than none.",
-    f"It does not beat FIFO by {100 * MARGIN:.0f} percentage points of attainment on average: ask "
-    "which requests are helped by going first, and which no more.",
+    "Any order is better than FIFO.",
+    f"The policy does not beat FIFO by {100 * MARGIN:.0f} percentage points of attainment on "
+    "average. Which requests still meet their deadline if they go first, and which are too late in "
+    "any case?",
 )
 WEAK = (LEFT_OUT, HOLDS_BACK, ARRIVAL_ORDER, TAKES_THE_PATIENT, SERVES_THE_LOST)
 
@@ -89,7 +91,7 @@ WEAK = (LEFT_OUT, HOLDS_BACK, ARRIVAL_ORDER, TAKES_THE_PATIENT, SERVES_THE_LOST)
 
 Baseline: TypeAlias = tuple[float, float]  # FIFO's attainment and the reference's on one load
 
-# How many requests are in time on the page's own loads, so that its first verdict is quick too.
+# Requests in time on the loads of the lesson page, so that its first verdict is quick as well.
 RECORDED: dict[int, Baseline] = {
     seed: (fifo / NUM_REQUESTS, best / NUM_REQUESTS)
     for seed, fifo, best in (
@@ -103,7 +105,7 @@ RECORDED: dict[int, Baseline] = {
 
 @functools.cache
 def baseline(load: Load) -> Baseline:
-    """What FIFO and the reference make of a load, whatever the answer is."""
+    """The attainment of FIFO and of the reference on a load."""
     known = RECORDED.get(load.seed)
     return known or (serve_by_fifo(load).attainment, serve(reference, load).attainment)
 
@@ -123,16 +125,16 @@ class Score:
 
     @property
     def longest_wait_us(self) -> int | None:
-        """Of all loads; None when a request never got a token."""
+        """The longest wait on any load; None when a request never got a token."""
         waits = [served.longest_wait_us for served in self.yours]
         return None if None in waits else max(wait for wait in waits if wait is not None)
 
     def problem(self) -> Misconception | None:
-        """Why the policy does not pass, if it does not; what it does most often comes first."""
+        """Why the policy does not pass, its most frequent habit first; None if it passes."""
         wait_us = self.longest_wait_us
         waits_too_long = wait_us is None or wait_us > LONGEST_WAIT_US
         pairs = zip(self.yours, self.baselines, strict=True)
-        # Rounded, since shares of whole numbers come to lie on the limits: 0.48 - 0.5 is not -0.02.
+        # Rounded, because shares may lie exactly on a limit: 0.48 - 0.5 is not -0.02 in floats.
         gains = [round(mine.attainment - fifo, 9) for mine, (fifo, _) in pairs]
         worst, mean = min(gains), round(fmean(gains), 9)
         if not waits_too_long and worst >= -TOLERANCE and mean >= MARGIN:
@@ -172,7 +174,7 @@ class Score:
             else f" (95 % interval {paired.low:+.1f} to {paired.high:+.1f})"
         )
         return (
-            f"{paired.mean:+.1f} percentage points to FIFO on average{interval}; longest wait "
+            f"{paired.mean:+.1f} percentage points against FIFO on average{interval}; longest wait "
             f"{seconds(self.longest_wait_us)}"
         )
 

@@ -1,6 +1,6 @@
-"""A load served by a policy: what came of it, and how the policy went about it.
+"""A load served by a policy: its attainment, its longest wait, and the policy's habits.
 
-All of it happens inside one call of the answer, so that one limit holds for all of its decisions
+A load is served inside one call of the answer, so one time limit holds for all of its decisions
 and only plain data comes out.
 """
 
@@ -17,17 +17,18 @@ from nanogpt.fleet.simulation import Simulation
 from solutions.l09_fleet._decisions import illegal, pair_of
 from solutions.l09_fleet._policies import has_room, is_lost
 
-# The same fleet with the same caches: each arrival goes to the next worker and queues there.
+# The same fleet and caches: each arrival goes to the next worker and queues there.
 FIFO = replace(FLEET, name="FIFO", routing="round_robin")
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How often a policy did what it might have done better.
+    """How often a policy did something that it might have done better.
 
-    Of its `choices`, decisions when several requests had room, it took the `oldest`, or one that
-    was `lost` although another could be saved, or a `patient` one, although another that could be
-    saved had the nearer deadline. Of the `rounds` that it ended it `held` back one that had room.
+    `choices` are decisions when several requests had room. In so many of them it took the `oldest`
+    request, a `lost` one although another could be saved, or a `patient` one although another with
+    a nearer deadline could be saved. `rounds` are the rounds that it ended; in `held` of them a
+    request still had room.
     """
 
     choices: int = 0
@@ -40,7 +41,7 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How a policy served a load, or what put an end to it.
+    """How a policy served a load, or the problem that ended it.
 
     `attainment` is the share of all arrivals that finished by their deadline; `longest_wait_us`
     is None when a request never got a token.
@@ -55,7 +56,7 @@ class Served:
 
 
 class IllegalError(Exception):
-    """Ends a load at a decision that cannot be carried out."""
+    """Ends a load at an illegal decision."""
 
     def __init__(self, problem: Failure, snapshot: FleetSnapshot, decision: Any) -> None:
         super().__init__(problem.idea)
@@ -71,7 +72,7 @@ class Policy:
         self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, what: FleetSnapshot | Load) -> Any:
-        """One decision, or how the load was served."""
+        """One decision for a snapshot, or a whole load served."""
         if isinstance(what, Load):
             return serve(self._function, what)
         return self._function(what)
@@ -118,7 +119,7 @@ def summary(simulation: Simulation, habits: Habits) -> Served:
 def observe(
     habits: dict[str, int], snapshot: FleetSnapshot, decision: tuple[int, int] | None
 ) -> None:
-    """Count the decision under what it says of the policy."""
+    """Count the decision under the habits that it shows."""
     able = [
         request
         for request in snapshot.waiting

@@ -7,16 +7,15 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import named
-from course.harness import Ask, Check, Failure
 from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 
 
 def boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int:
-    """Return the priority that a request has at the moment `now`: urgent ones are lifted."""
-    # A deadline alone does not say what is about to be late: the work that is left does. Below 0
-    # the race is lost, and a lift would be paid for by a request that can still win its own.
+    """Return the request's priority at the moment `now`: urgent requests are boosted."""
+    # Whether a request is about to be late depends on its deadline and on its remaining work. Below
+    # 0 a boost cannot help it, and would cost a request that can still meet its deadline.
     slack = deadline - now - remaining
     if 0 <= slack <= 50_000:
         return max(0, priority - 2)
@@ -48,13 +47,12 @@ def boosting(
         deadline - now - remaining
     ),
     lifted: Callable[[int, int], int] = lambda priority, slack: max(0, priority - 2),
-    other: Callable[[int, int], int] = lambda priority, slack: priority,
 ) -> Callable[..., int]:
-    """The rules but for what is given: when, by which slack, to where, and where otherwise."""
+    """The contract except for what is given: when, by which slack, and to where."""
 
     def answer(priority: int, now: int, deadline: int, remaining: int) -> int:
         left = slack(now, deadline, remaining)
-        return lifted(priority, left) if is_urgent(left) else other(priority, left)
+        return lifted(priority, left) if is_urgent(left) else priority
 
     return answer
 
@@ -70,55 +68,53 @@ def at_every_tick(tick_us: int) -> Callable[..., int]:
     )
 
 
-COMPOUNDS = Misconception(
-    "compounds",
-    "The longer, the more urgent.",
-    "Urgent lifts a request by two levels in all, not by two at every tick that asks: start from "
-    "`priority` each time, which is its own.",
-    at_every_tick(1_000),
-)
 MISCONCEPTIONS = (
     Misconception(
         "not_int",
-        "Urgency is between two levels.",
+        "A boost may end between two levels.",
         lambda value: f"A priority is a whole number, not {a_kind(value)}.",
         matches=lambda value: as_whole(value) is None,
         examples=(lambda *args: boosted_priority(*args) + 0.5,),
     ),
     Misconception(
         "bumps_the_dead",
-        "The later, the more urgent.",
-        "With a slack below 0 it misses its deadline whatever happens, and lifted, it only takes "
-        "the time of one that can still make it: leave its priority as it is.",
+        "The later a request is, the more urgent it is.",
+        "With a slack below 0 the request misses its deadline whatever happens. A boost would only "
+        "take time from one that can still meet its own, so leave the priority as it is.",
         boosting(lambda slack: slack <= 50_000),
     ),
     Misconception(
         "ignores_the_work",
-        "50 ms before the deadline it gets urgent.",
-        "It still needs `remaining` microseconds: being about to be late is a matter of the slack, "
-        "deadline - now - remaining, not of the deadline alone.",
+        "A request becomes urgent 50 ms before its deadline.",
+        "The request still needs `remaining` microseconds. It is about to be late when its slack, "
+        "deadline - now - remaining, is small, and not when only the deadline is near.",
         boosting(slack=without_the_work),
     ),
     Misconception(
         "wrong_direction",
-        "More urgent is more.",
+        "A higher number is a higher priority.",
         "0 is the highest priority, so two levels up is a smaller number: priority - 2.",
         boosting(lifted=lambda priority, slack: priority + 2),
     ),
     Misconception(
         "below_zero",
-        "Two levels are two levels.",
-        "There is no priority above 0, the highest: stop there, or an urgent request outranks all "
-        "others for good.",
+        "A boost is always two levels.",
+        "No priority is above 0. Stop there, or an urgent request outranks all others for good.",
         boosting(lifted=lambda priority, slack: priority - 2),
     ),
     Misconception(
         "wrong_levels",
-        "One up.",
-        "Urgency lifts a request by 2 levels, no more and no less.",
+        "A boost is one level.",
+        "A boost is exactly 2 levels.",
         boosting(lifted=lambda priority, slack: max(0, priority - 1)),
     ),
-    COMPOUNDS,
+    Misconception(
+        "compounds",
+        "The longer a request is urgent, the higher it goes.",
+        "A boost is two levels in all, and not two for every time that the queue asks. Start from "
+        "`priority` each time, which is the request's own.",
+        at_every_tick(1_000),
+    ),
     Misconception(
         "wrong_unit",
         "Times are in milliseconds.",
@@ -127,17 +123,22 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "edge_of_50_ms",
-        "Less than 50 ms.",
-        "A slack of exactly 50 ms is urgent already: at most 50 ms, and not below 0.",
+        "Urgent means less than 50 ms.",
+        "A slack of exactly 50 ms is already urgent: at most 50 ms, and not below 0.",
         boosting(lambda slack: 0 <= slack < 50_000),
     ),
     Misconception(
         "slack_of_0",
-        "No slack is too late.",
-        "With a slack of exactly 0 it still makes it, if it starts now: only below 0 it is lost.",
+        "Without slack it is too late.",
+        "With a slack of exactly 0 the request still meets its deadline if it starts now. It is "
+        "lost only below 0.",
         boosting(lambda slack: 0 < slack <= 50_000),
     ),
-    Misconception("no_return", "Lifted in place.", examples=(lambda *args: None,)),
+    Misconception(
+        "no_return",
+        "Computing the priority is enough, without a return.",
+        examples=(lambda *args: None,),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def any_requests(rng: random.Random, count: int = 80) -> list[Args]:
 JUDGE = Comparison(
     boosted_priority,
     MISCONCEPTIONS,
-    "Ask how much time the request has to spare, whether going first still helps it, and how far "
+    "Work out how much time the request has to spare, whether a boost still helps it, and how far "
     "up it goes.",
     evidence=[
         *any_requests(random.Random(0), 60),
@@ -165,60 +166,44 @@ JUDGE = Comparison(
         *((6, 300_000 + 10_000 * late, 300_000, 80_000) for late in range(1, 12)),
     ],
 )
+on = JUDGE.on
 
-
-def judge(ask: Ask, cases: list[Args]) -> Failure | None:
-    """The first wrong priority; one that changes when it is asked for again has a reason."""
-    for args in cases:
-        failure = JUDGE.judge(ask, [args])
-        if failure is None:
-            continue
-        again = JUDGE.draw(ask(*args))
-        if again == dict(failure.example)["got"]:
-            return failure
-        idea = (
-            "Asked again it gives another answer: urgent lifts a request by two levels in all, not "
-            "by two at every tick, so start from `priority` each time and remember nothing."
-        )
-        return Failure(idea, (*failure.example, ("asked again", again)), COMPOUNDS.key)
-    return None
-
-
-def on(*cases: Args) -> Check:
-    """The check that asks about these cases, one after the other."""
-    return lambda ask, rng: judge(ask, list(cases))
-
-
-BOTH_SAY_0 = "at 2 both branches say 0"
+BOTH_RETURN_0 = "at 2 both branches return 0"
 
 EXERCISE = Exercise(
     number=2,
-    title="About to be late",
+    title="Boost a request that is about to be late",
     minutes=5,
     points=2,
     task=Task(
         signature="boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int",
         rules=(
-            "The result is the priority that a request has at the moment `now`. 0 is the highest.",
-            "A request that is about to be late is lifted by 2 levels, but never above 0: one "
-            "that can afford to lose at most 50 ms before its deadline is missed.",
-            "Going first has to help it: one that misses its deadline in any case keeps its "
-            "priority, and so does every other.",
-            "`priority` is the request's own. The queue asks again and again, always with this "
-            "one, and the result depends on nothing but the arguments.",
-            "`remaining` is the least time that it still needs. All times are in microseconds.",
+            "Return the priority of a waiting request at the moment `now`. 0 is the highest.",
+            "`deadline` is the moment by which its last token is due, and `remaining` is the least "
+            "time that it still needs. All times are in microseconds.",
+            "Boost a request by 2 levels, but not above 0, if it still meets its deadline when it "
+            "starts now, but misses it when it starts more than 50 ms later.",
+            "Every other request keeps its priority, even one that can no longer meet its "
+            "deadline.",
+            "`priority` is the request's own, without earlier boosts. The queue calls this "
+            "function again and again with the same `priority`.",
         ),
         args=(6, 100_000, 200_000, 80_000),
+        steps=(
+            "The deadline is 200,000 - 100,000 = 100,000 microseconds away, and the request needs "
+            "80,000 of them.",
+            "So it can wait 20,000 microseconds, which is 20 ms: at most 50 ms, and not below 0.",
+            "Two levels above priority 6 is priority 4.",
+        ),
         result=4,
     ),
     hints=(
-        "Two requests have 60 ms to their deadlines. One still needs 20 ms, the other 100. "
-        "Which of them is helped by going first?",
-        "Take the slack: deadline - now - remaining. Only between 0 and 50 ms is the request "
-        "lifted, and two levels up means a smaller number that stops at 0.",
-        "One name for the slack, one comparison with both of its edges, in microseconds, and "
-        "two results: `priority` as it came, or two less, which `max` keeps from going below "
-        "0.",
+        "Two requests have 60 ms until their deadlines. One still needs 20 ms, the other 100 ms. "
+        "Which of them does a boost help?",
+        "Compute the slack: deadline - now - remaining. Boost the request only if the slack is "
+        "between 0 and 50 ms. Two levels up is a smaller number, which stops at 0.",
+        "Store the slack in a variable and compare it with both limits at once, in microseconds. "
+        "Then return `priority` unchanged, or two less, which `max` keeps from going below 0.",
     ),
     right=(boosted_priority, by_the_latest_start, by_cases),
     misconceptions=MISCONCEPTIONS,
@@ -259,11 +244,11 @@ EXERCISE = Exercise(
                 (6, 0, 0, 0),
             ),
         ),
-        ("any request", lambda ask, rng: judge(ask, any_requests(rng))),
+        ("any request", JUDGE.on_drawn(any_requests)),
     ),
     draw_call=named("priority", "now", "deadline", "remaining"),
     equivalent_mutants={
-        "by_cases(): return 0 if priority {< => <=} 2 else priority - 2": BOTH_SAY_0,
-        "by_cases(): return 0 if priority < {2 => 3} else priority - 2": BOTH_SAY_0,
+        "by_cases(): return 0 if priority {< => <=} 2 else priority - 2": BOTH_RETURN_0,
+        "by_cases(): return 0 if priority < {2 => 3} else priority - 2": BOTH_RETURN_0,
     },
 )

@@ -1,18 +1,29 @@
-"""Exercise 9.4: a policy of one's own, scored on loads that it has not seen."""
+"""Exercise 9.4: a policy of one's own, scored on hidden loads."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from course.calling.errors import shortened
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.exercise import Exercise, Misconception
-from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
-from solutions.l09_fleet._decisions import ILLEGAL, illegal, pair_of
+from solutions.l09_fleet._decisions import ILLEGAL, illegal
+from solutions.l09_fleet._moments import (
+    ANY_PAIR,
+    BIG,
+    FULL,
+    ONE,
+    ROOM,
+    TIGHT,
+    any_moments,
+    draw_asked,
+    draw_decision,
+    draw_snapshot,
+    idle,
+    moment,
+)
 from solutions.l09_fleet._policies import pairs, to_compute
 from solutions.l09_fleet._score import (
     LONGEST_WAIT_US,
@@ -31,9 +42,9 @@ from solutions.l09_fleet.route import route
 
 
 def my_policy(snapshot: "FleetSnapshot") -> tuple[int, int] | None:
-    """Return `(request_id, worker_id)`: which request is given to which worker."""
-    # Time is given where it helps: the nearest deadline goes first, since those with more time can
-    # wait for it, and what is too late already goes behind all others.
+    """Return `(request_id, worker_id)`: which request goes to which worker. None ends the round."""
+    # Give the time to a request that it helps: the nearest deadline goes first, because requests
+    # with later deadlines can wait. A request that is too late already goes behind all others.
 
     def rank(request: WaitingView) -> tuple[bool, int]:
         is_lost = snapshot.now_us + request.remaining_us > request.deadline_us
@@ -66,7 +77,7 @@ def by_slack(snapshot: FleetSnapshot) -> tuple[int, int] | None:
 
 
 def by_points(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    """One number for everything: level, age, and what the worker has to compute first."""
+    """One number for everything: priority, age, and the worker's backlog minus the hit."""
 
     def points(pair: tuple[WaitingView, WorkerView]) -> float:
         request, worker = pair
@@ -102,116 +113,39 @@ def leaves_a_token_free(snapshot: FleetSnapshot) -> tuple[int, int] | None:
 
 NEVER = Misconception(
     "never",
-    "No request has to go.",
+    "No request has to be sent.",
     lambda expected: (
-        f"{expected} would do, yet the answer is None, which ends the round: look at every request "
-        "and every worker, and mind that a way without a `return` gives None too."
+        f"{expected} would be right, but the answer is None, which ends the round. Look at every "
+        "request and every worker. A way through the function without a `return` gives None too."
     ),
     examples=((lambda snapshot: None),),
 )
 EXACT_FIT = Misconception(
     "exact_fit",
-    "Some must be left over.",
+    "Some KV tokens must stay free.",
     lambda request, worker: (
         f"Request {request.id} needs {request.kv_tokens_needed} KV tokens and worker {worker.id} "
-        f"has {worker.kv_free_tokens} free: that is room, for a request may take all that is free."
+        f"has {worker.kv_free_tokens} free. That is room: a request may take all free tokens."
     ),
     examples=(leaves_a_token_free,),
 )
 EMPTY_RAISES = Misconception(
     "empty_raises",
-    "A request waits.",
-    "A snapshot in which no request waits is no error: answer None.",
+    "At least one request waits.",
+    "A snapshot in which no request waits is no error: return None.",
     examples=(the_nearest_deadline_of_all,),
 )
 
 # --- cases --------------------------------------------------------------------------------------
 
 
-def draw_snapshot(name: str, snapshot: FleetSnapshot) -> str:
-    """The call with what matters of its snapshot, long queues cut."""
-    lines = [f"{name}(snapshot)"]
-    lines += [
-        f"worker {w.id}: num_running={w.num_running} of {w.batch_size}, "
-        f"kv_free_tokens={w.kv_free_tokens}"
-        for w in snapshot.workers
-    ]
-    shown = snapshot.waiting[:3]
-    lines += [f"waiting {r.id}: kv_tokens_needed={r.kv_tokens_needed}" for r in shown]
-    if len(snapshot.waiting) > len(shown):
-        lines.append(f"and {len(snapshot.waiting) - len(shown)} more that wait")
-    return "\n".join(lines if shown else [*lines, "none waits"])
-
-
-def draw_asked(name: str, args: tuple[FleetSnapshot | Load]) -> str:
-    """What is asked: a decision, or all those of a load."""
-    (what,) = args
-    return show_call(name, args) if isinstance(what, Load) else draw_snapshot(name, what)
-
-
-def draw_decision(decision: Any) -> str:
-    """The decision, or what came instead."""
-    return shortened(show(decision), 80)
-
-
-def waiting(id: int, tokens: int = 200, **fields: int) -> WaitingView:
-    """A request that waits, with `tokens` of prompt and 40 tokens to generate."""
-    known = {"priority": 1, "arrival_us": 900_000, "deadline_us": 1_400_000, "left_tokens": 40}
-    known |= {"remaining_us": 90_000, "known_tokens": tokens}
-    return WaitingView(id=id, **(known | fields))
-
-
-def idle(id: int, running: int = 0, free: int | None = None, backlog: int = 0) -> WorkerView:
-    """A worker with a batch of 4 and 4000 KV tokens."""
-    free = 4000 - 500 * running if free is None else free
-    return WorkerView(id, backlog, running, 4, free, 4000)
-
-
-def moment(
-    waiting: Sequence[WaitingView],
-    workers: Sequence[WorkerView],
-    hit_tokens: dict[int, dict[int, int]] | None = None,
-) -> FleetSnapshot:
-    """A snapshot at 1 s."""
-    return FleetSnapshot(1_000_000, tuple(waiting), tuple(workers), hit_tokens or {})
-
-
-def any_moments(rng: random.Random, count: int = 40) -> list[FleetSnapshot]:
-    """Snapshots in which batches and KV are nearly full, the few waiting first."""
-    moments: list[FleetSnapshot] = []
-    for _ in range(count):
-        requests = [
-            waiting(
-                id,
-                rng.randint(20, 1200),
-                priority=rng.randrange(3),
-                arrival_us=rng.randint(0, 1_000_000),
-                deadline_us=rng.randint(900_000, 1_900_000),
-                remaining_us=rng.randint(40_000, 150_000),
-            )
-            for id in rng.sample(range(100, 200), rng.choice((0, 1, 1, 2, 3, 6)))
-        ]
-        workers = [
-            idle(id, rng.choice((0, 2, 3, 4, 4)), rng.randint(100, 1500), rng.randint(0, 900))
-            for id in rng.sample(range(3), 3)
-        ]
-        hits = {
-            request.id: {rng.randrange(3): rng.randint(1, request.known_tokens)}
-            for request in requests
-            if rng.random() < 0.5
-        }
-        requests.sort(key=lambda request: (request.arrival_us, request.id))
-        moments.append(moment(requests, workers, hits))
-    return sorted(moments, key=lambda snapshot: len(snapshot.waiting))
-
-
 def judge(ask: Ask, cases: Sequence[tuple[FleetSnapshot, str]]) -> Failure | None:
-    """The first wrong one of some decisions, each with what is expected of it."""
+    """The first wrong decision; each case has a snapshot and the expected answer in words."""
     return next(filter(None, (judge_one(ask, *case) for case in cases)), None)
 
 
 def judge_one(ask: Ask, snapshot: FleetSnapshot, expected: str) -> Failure | None:
-    """A decision has to be legal; where None is not expected, a request has to go."""
+    """A decision must be legal, and None only where it is expected."""
     called = ask.call(snapshot, may_raise=not snapshot.waiting)
     got = draw_decision(called.value) if called.error is None else called.error.kind
     rows = example(ask, snapshot, expected, got)
@@ -226,28 +160,14 @@ def judge_one(ask: Ask, snapshot: FleetSnapshot, expected: str) -> Failure | Non
 
 
 def why_never(ask: Ask, snapshot: FleetSnapshot, expected: str, rows: Rows) -> Failure:
-    """What is wrong with None where a request has to go."""
-    new = renamed(snapshot)
-    if pair_of(ask(new)) is not None:
-        sent = snapshot.waiting[0].id
-        idea = (
-            f"With ids that are new the answer is a pair, with {sent} it is None: go by this "
-            "snapshot alone, and remember nothing of those that were sent before."
-        )
-        return Failure(idea, rows, "remembers")
+    """The failure of None where a request has to be sent."""
+    again = ask.asked_again()
+    if again is not None:
+        return again
     tight = pairs(snapshot)
     if all(request.kv_tokens_needed == worker.kv_free_tokens for request, worker in tight):
         return EXACT_FIT.failure(rows, *tight[0])
     return NEVER.failure(rows, expected)
-
-
-def renamed(snapshot: FleetSnapshot) -> FleetSnapshot:
-    """The same moment, with ids that have not been asked about."""
-    return replace(
-        snapshot,
-        waiting=tuple(replace(each, id=each.id + 1000) for each in snapshot.waiting),
-        hit_tokens={id + 1000: hits for id, hits in snapshot.hit_tokens.items()},
-    )
 
 
 def example(ask: Ask, snapshot: FleetSnapshot, expected: str, got: str) -> Rows:
@@ -255,7 +175,7 @@ def example(ask: Ask, snapshot: FleetSnapshot, expected: str, got: str) -> Rows:
 
 
 def on(*cases: tuple[FleetSnapshot, str]) -> Check:
-    """The check that asks for these decisions."""
+    """The check that asks about these snapshots."""
     return lambda ask, rng: judge(ask, cases)
 
 
@@ -265,7 +185,7 @@ def scored_loads(rng: random.Random) -> list[Load]:
 
 
 def loads_it_has_not_seen(ask: Ask, rng: random.Random) -> Failure | None:
-    """Every load in turn, served by the answer, by FIFO and by the reference."""
+    """Each load is served by the answer, by FIFO and by the reference."""
     loads = scored_loads(rng)
     yours: list[Served] = []
     for load in loads:
@@ -289,58 +209,62 @@ def loads_it_has_not_seen(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
-ANY_PAIR = "None, or a pair that has room"
-ONE, BIG = waiting(41), waiting(57, 1000, arrival_us=950_000)
-FULL, TIGHT = idle(0, 4), idle(1, 2, ONE.kv_tokens_needed - 1)
-ROOM = idle(2, 3, ONE.kv_tokens_needed, 900)
-
 EXERCISE = Exercise(
     number=4,
-    title="A policy of your own",
+    title="A contest: your own policy",
     minutes=20,
     points=5,
     task=Task(
         signature="my_policy(snapshot: FleetSnapshot) -> tuple[int, int] | None",
         rules=(
-            "The result is `(request_id, worker_id)`: which request is given to which worker "
-            "now. You are asked again, with a new snapshot, until you answer `None`, which "
-            "ends the round; the next comes with an arrival, or when a worker ends what it runs.",
-            "Go by the snapshot alone, leave it as it is, and remember nothing between calls.",
-            "`snapshot.now_us` is the time; all times are in microseconds.",
-            "`snapshot.waiting` are the requests that wait, the oldest first, at most 64 and "
-            "perhaps none. Each has an `id`, `priority` (0 is the highest), `arrival_us`, "
-            "`deadline_us`, `known_tokens`, `left_tokens` (to generate), `remaining_us` (the least "
-            "time that it needs) and `kv_tokens_needed`.",
-            "`snapshot.workers` have an `id`, `backlog_tokens`, `num_running` of `batch_size`, "
-            "and `kv_free_tokens` of `kv_tokens`. A worker has room if `num_running` is below "
-            "its `batch_size` and the request's `kv_tokens_needed` are at most its "
-            "`kv_free_tokens`; elsewhere no request may be sent. One that waits alone is sent if "
-            "a worker has room for it.",
-            "`snapshot.hit_tokens[request_id][worker_id]` is how many tokens of the request "
-            "that worker knows; what is 0 is left out, whole requests too.",
-            f"The policy serves {NUM_LOADS} unseen loads of {NUM_REQUESTS} requests with "
-            f"{FLEET.num_workers} workers. They come in waves, priorities mixed, and have "
-            "200 ms, 500 ms or 1 s. Attainment is the share of all requests that finish "
-            "by their deadline. To pass, it is at least "
-            f"{100 * MARGIN:.0f} percentage points above FIFO's on average, on no load more "
-            f"than {100 * TOLERANCE:.0f} below, and no request waits longer than "
-            f"{LONGEST_WAIT_US / 1e6:g} s for its first token.",
-            "FIFO has the same workers and caches, and lets each arrival queue at the next worker "
-            "in turn.",
+            "Return `(request_id, worker_id)`: which request goes to which worker now. You are "
+            "asked again with a new snapshot until you return `None`, which ends the round. The "
+            "next round starts when a request arrives, or when a worker finishes a prefill or a "
+            "request.",
+            "`snapshot.now_us` is the time. All times are in microseconds.",
+            "`snapshot.waiting` are the waiting requests, the oldest first, at most 64 and perhaps "
+            "none. Each has `id`, `priority` (0 is the highest), `arrival_us`, `deadline_us`, "
+            "`known_tokens`, `left_tokens` (to generate), `remaining_us` (the least time that it "
+            "needs) and `kv_tokens_needed`.",
+            "`snapshot.workers` have `id`, `backlog_tokens`, `num_running`, `batch_size`, "
+            "`kv_free_tokens` and `kv_tokens`. A worker has room for a request if `num_running` is "
+            "below `batch_size` and `kv_tokens_needed` is at most `kv_free_tokens`. You may only "
+            "send a request to a worker with room.",
+            "`snapshot.hit_tokens[request_id][worker_id]` is the length of a prefix hit. Hits of 0 "
+            "are left out, and so are requests without any.",
+            "If only one request waits and a worker has room for it, send it. Go by the snapshot "
+            "only, and remember nothing between calls.",
+            f"The policy serves {NUM_LOADS} hidden loads of {NUM_REQUESTS} requests with "
+            f"{FLEET.num_workers} workers. Requests come in waves and have deadlines of 200 ms, "
+            "500 ms or 1 s. Attainment is the share of requests that finish by their deadline. To "
+            f"pass, it must be at least {100 * MARGIN:.0f} percentage points above FIFO's on "
+            f"average and at most {100 * TOLERANCE:.0f} below it on any load, and no request may "
+            f"wait longer than {LONGEST_WAIT_US / 1e6:g} s for its first token. FIFO has the same "
+            "workers and caches, and queues each arrival at the next worker in turn.",
         ),
-        args=(moment([ONE], [idle(2)]),),
+        args=(moment([ONE, BIG], [FULL, idle(2)]),),
+        call="my_policy(snapshot)\n"
+        "now_us=1000000\n"
+        "waiting 41: deadline_us=1400000, kv_tokens_needed=239\n"
+        "waiting 57: deadline_us=1400000, kv_tokens_needed=1039\n"
+        "worker 0: num_running=4, batch_size=4, kv_free_tokens=2000\n"
+        "worker 2: num_running=0, batch_size=4, kv_free_tokens=4000",
+        steps=(
+            "Worker 0 has a full batch. Worker 2 has room for either request.",
+            "Both deadlines are equal. This policy sends request 41, the older one, to worker 2.",
+            "It is asked again, now with only request 57 in `waiting`.",
+        ),
         result=(41, 2),
     ),
     hints=(
-        "Begin with any decision that is legal: the oldest request that has room at some "
-        "worker. Then look at the table: how many deadlines are missed that another order "
-        "would keep?",
-        "Sort those that wait by how near their deadlines are, those that can still make it "
-        "in front of the lost ones. Of the first one with room somewhere, choose the worker as "
-        "in `route`.",
+        "Start with any legal decision: the oldest request for which a worker has room. Then look "
+        "at the table. How many of the missed deadlines would be met in another order?",
+        "Sort the waiting requests by their deadlines, and put requests that can no longer meet "
+        "their deadlines behind the others. Send the first one for which a worker has room, and "
+        "choose the worker as in `route`.",
         "The sort key is a tuple: whether `now_us + remaining_us` is past `deadline_us`, then "
-        "the deadline. Go through the requests in that order; the first for which the list of "
-        "workers with room is not empty is the one to send. None comes after the loop.",
+        "`deadline_us`. Go through the requests in that order and list the workers with room for "
+        "each. Send the first request whose list is not empty. Return None after the loop.",
     ),
     right=(my_policy, by_slack, by_points),
     misconceptions=(NEVER, EXACT_FIT, EMPTY_RAISES, *ILLEGAL, *WEAK),

@@ -1,4 +1,4 @@
-"""What is thought wrongly of a text that comes in pieces, and what such a person would write."""
+"""Misconceptions of a text that comes in pieces, each as the function that one would write."""
 
 import codecs
 import io
@@ -9,172 +9,151 @@ from typing import Any
 from course.calling.plain_values import as_items
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
+from nanogpt.server.server_policies import stream_delta
 
 Decode = Callable[[bytes, bool], str]
+StartAt = Callable[[str, int], int]
 
 
-def whole(data: bytes, is_done: bool) -> str:
+def decoded(data: bytes, is_done: bool) -> str:
+    """Without an unfinished character at the end, unless `is_done`."""
     return codecs.getincrementaldecoder("utf-8")("replace").decode(data, is_done)
 
 
-def event(text: str) -> list[str]:
-    return [text] if text else []
-
-
-def by(decode: Decode, start: Callable[[str, int], int] = lambda text, sent: sent) -> Any:
-    """All bytes decoded so, and sent from there on."""
+def by(decode: Decode, start_at: StartAt = lambda text, sent: sent) -> Any:
+    """Decode all bytes in this way, and send the text from there on."""
 
     def answer(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
         text = decode(b"".join(committed), is_done)
-        return event(text[start(text, sent) :])
+        return [text[start_at(text, sent) :]] if text[start_at(text, sent) :] else []
 
     return answer
 
 
-def of_bytes(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
-    return event(whole(b"".join(committed)[sent:], is_done))
-
-
-def newest(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
-    return event(whole(b"".join(committed[-1:]), is_done))
-
-
-def piece_by_piece(errors: str) -> Any:
-    def answer(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
-        return event("".join(piece.decode(errors=errors) for piece in committed)[sent:])
-
-    return answer
-
-
-def again_after_preemption(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
-    text = whole(b"".join(committed), is_done)
-    return event(text[sent:] if len(text) >= sent else text)
-
-
-def until_the_end(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
-    return [] if is_done else event(whole(b"".join(committed), False)[sent:])
-
-
-def of_a_file(data: bytes, is_done: bool) -> str:
-    """As it would be read from a text file, whose line ends all become one."""
-    return io.TextIOWrapper(io.BytesIO(whole(data, is_done).encode()), "utf-8").read()
-
-
-def what_is_seen(events: list[str]) -> str:
-    """Their text as most ways to read or show it leave it."""
-    return "".join(c for c in unicodedata.normalize("NFKC", "".join(events)) if c.isprintable())
-
-
-def never_empty(*args: Any) -> list[str]:
-    return by(whole)(*args) or [""]
-
-
-def misfit(value: Any) -> bool:
-    items = as_items(value)
-    return items is None or any(not isinstance(item, str) for item in items)
-
-
-def said_of(value: Any) -> str:
-    items = as_items(value)
-    if items is None:
-        return f"The answer is a list of events, even for none; this is {a_kind(value)}."
-    odd = next(item for item in items if not isinstance(item, str))
-    return f"An event is text (a str); one of these is {a_kind(odd)}."
-
-
-RIGHT = by(whole)
+def only_newest(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    return stream_delta(committed[-1:], 0, is_done)
 
 
 def newest_until_the_end(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
     return [] if is_done else [piece.decode(errors="replace") for piece in committed[-1:]]
 
 
+def counted_in_bytes(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    return stream_delta([b"".join(committed)[sent:]], 0, is_done)
+
+
+def token_by_token(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    text = "".join(piece.decode(errors="replace") for piece in committed)[sent:]
+    return [text] if text else []
+
+
+def as_a_file(data: bytes, is_done: bool) -> str:
+    """Read as a text file, which turns every line end into one form."""
+    return io.TextIOWrapper(io.BytesIO(decoded(data, is_done).encode()), "utf-8").read()
+
+
+def visible(events: list[str]) -> str:
+    """Their text as most ways to read or show it leave it."""
+    return "".join(c for c in unicodedata.normalize("NFKC", "".join(events)) if c.isprintable())
+
+
+def is_malformed(value: Any) -> bool:
+    items = as_items(value)
+    return items is None or any(not isinstance(item, str) for item in items)
+
+
+def form(value: Any) -> str:
+    """What is wrong with the form of a result, as a sentence."""
+    items = as_items(value)
+    if items is None:
+        return f"Return a list of events, also when there is none; this is {a_kind(value)}."
+    odd = next(item for item in items if not isinstance(item, str))
+    return f"An event is a str; one of these is {a_kind(odd)}."
+
+
 MUST_DECODE = Misconception(
     "must_decode",
-    "The text is UTF-8.",
-    "In between it is not: it may end in the middle of a character, and decoding all of it fails.",
-    examples=((by(lambda data, is_done: data.decode())),),
+    "The text is UTF-8, so it can be decoded.",
+    "The bytes so far may end in the middle of a character, and then decoding all of them fails.",
+    examples=(by(lambda data, is_done: data.decode()),),
 )
 LOST_AT_THE_END = Misconception(
     "lost_at_the_end",
-    "What is not whole is not sent.",
-    "When no more tokens come, the unfinished character stays unfinished: it is sent as U+FFFD, "
-    "so that the client has all there is.",
-    by(lambda data, is_done: whole(data, False)),
+    "An unfinished character is never sent.",
+    "When no more tokens come, the character stays unfinished: send it as U+FFFD, so that the "
+    "client has the whole text.",
+    by(lambda data, is_done: decoded(data, False)),
 )
 MISCONCEPTIONS = (
     Misconception(
         "not_events",
-        "The text is the answer.",
-        said_of,
-        matches=misfit,
-        examples=((lambda *args: "".join(RIGHT(*args))),),
+        "The function returns the text itself.",
+        form,
+        matches=is_malformed,
+        examples=(lambda *args: "".join(stream_delta(*args)),),
     ),
     Misconception(
         "empty_event",
-        "There is always an event.",
-        "Where nothing is new, nothing is sent: the list is empty, not an event without text.",
-        never_empty,
+        "Every call gives an event.",
+        "If nothing is new, return an empty list and not an event without text.",
+        lambda *args: stream_delta(*args) or [""],
     ),
     Misconception(
         "everything_again",
-        "The client sees the text so far.",
-        "The client puts the events one behind the other: what has been sent is not sent again.",
-        by(whole, lambda text, sent: 0),
+        "An event has the text so far.",
+        "The client appends each event to the others: do not send text again that it has.",
+        by(decoded, lambda text, sent: 0),
     ),
     Misconception(
         "newest_token",
-        "A step gives a token, and it is sent.",
-        "Not each call has one new token, since a step may give several, or the same ones again "
-        "after a preemption: what counts is how much of the text has been sent.",
-        newest,
+        "Each step gives one token, and that token is sent.",
+        "A step may give several tokens, or, after a preemption, tokens that the client has. "
+        "Compare the text with the number of characters that were sent.",
+        only_newest,
         same_result=(newest_until_the_end,),
     ),
     Misconception(
         "half_a_character",
-        "Bytes are text.",
-        "The bytes of an unfinished character are no text yet, and what is sent cannot be taken "
-        "back: they wait for the token that brings the rest.",
+        "Bytes can always be decoded, if errors are replaced.",
+        "The bytes of an unfinished character are not text yet, and a client cannot take text "
+        "back. Keep them until a later token brings the rest.",
         by(lambda data, is_done: data.decode(errors="replace")),
     ),
     Misconception(
         "token_by_token",
         "A token is a piece of text.",
-        "A character may be spread over two tokens, so that neither is text by itself: put the "
-        "bytes of all tokens together, then decode.",
-        piece_by_piece("replace"),
+        "A character may be split over two tokens, so that neither is text by itself. Join the "
+        "bytes of all tokens, then decode.",
+        token_by_token,
     ),
     MUST_DECODE,
-    Misconception("no_return", "The text is sent.", examples=(lambda *args: None,)),
     LOST_AT_THE_END,
     Misconception(
         "nothing_at_the_end",
-        "The last event was the last text.",
-        "The last step gives text as well: what is new is sent, done or not.",
-        until_the_end,
+        "The text is complete before the last call.",
+        "The last step generates text as well: send the new text, whether `is_done` or not.",
+        lambda committed, sent, is_done: [] if is_done else stream_delta(committed, sent, False),
     ),
     Misconception(
         "counts_bytes",
         "A character is a byte.",
-        "`sent` counts characters, and some have several bytes: decode first, then leave out what "
-        "has been sent.",
-        of_bytes,
+        "`sent` counts characters, and some have several bytes. Decode first, then leave out the "
+        "characters that were sent.",
+        counted_in_bytes,
     ),
     Misconception(
         "again_after_preemption",
-        "It begins anew.",
-        "After a preemption the request may have fewer tokens than its client has read: they come "
-        "again, the same ones, and are not sent again.",
-        again_after_preemption,
+        "After a preemption the stream begins again.",
+        "After a preemption there may be fewer tokens than the client has read. The same tokens "
+        "come again, so do not send them again.",
+        by(decoded, lambda text, sent: sent if len(text) >= sent else 0),
     ),
 )
 CHANGES_THE_TEXT = Misconception(
     "changes_the_text",
     "A line end is a line end.",
-    "The text is sent as the tokens have it: line ends, accents and what cannot be seen come as "
-    "they are, and `sent` counts each of them.",
-    matches=lambda got, wanted: (
-        "".join(got) != "".join(wanted) and what_is_seen(got) == what_is_seen(wanted)
-    ),
-    examples=((by(of_a_file)),),
+    "Send the text exactly as the tokens have it. Line ends, accents and invisible characters "
+    "stay as they are, and `sent` counts each of them.",
+    matches=lambda got, wanted: "".join(got) != "".join(wanted) and visible(got) == visible(wanted),
+    examples=(by(as_a_file),),
 )

@@ -1,99 +1,50 @@
-"""Misconceptions of admission control, and what such a person would write."""
+"""Misconceptions of admission control, each as the function that such a person would write."""
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from course.calling.errors import shortened
 from course.calling.plain_values import as_items, as_whole
+from course.checks.comparing import Args
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.server.server_policies import AdmissionLimits, NewRequest, QueueView
+from nanogpt.server.server_policies import (
+    AdmissionLimits,
+    NewRequest,
+    QueueView,
+    admission_control,
+)
 
-Fits = Callable[[AdmissionLimits, NewRequest], bool]
-Full = Callable[[QueueView, AdmissionLimits], bool]
-Wait = Callable[[QueueView, AdmissionLimits], Any]
-
-
-def fits(limits: AdmissionLimits, new: NewRequest) -> bool:
-    whole = new.num_prompt_tokens + new.max_new_tokens - 1
-    return new.num_prompt_tokens <= limits.max_prompt_tokens and whole <= limits.max_kv_tokens
+Verdict = Callable[[QueueView, AdmissionLimits, NewRequest], Any]
 
 
-def is_full(queue: QueueView, limits: AdmissionLimits) -> bool:
-    return len(queue.running) + queue.num_waiting >= limits.max_requests
+def of(change: Callable[[QueueView, AdmissionLimits, NewRequest], Args]) -> Verdict:
+    """The right function of other arguments."""
+    return lambda *args: admission_control(*change(*args))
 
 
-def in_seconds(
-    raw: Callable[[QueueView], float], rounded: Callable[[float], int] = math.ceil
-) -> Wait:
-    """The wait that a raw estimate makes, no longer than the longest."""
+def retry_after(seconds: Callable[[QueueView], float], most_s: int | None = None) -> Verdict:
+    """Right, but with another time to retry where the throughput is known."""
 
-    def wait(queue: QueueView, limits: AdmissionLimits) -> int:
-        if not queue.running or not queue.tokens_per_s:
-            return 1
-        return min(rounded(raw(queue) / queue.tokens_per_s), limits.max_retry_s)
+    def answer(queue: QueueView, limits: AdmissionLimits, request: NewRequest) -> Any:
+        verdict = admission_control(queue, limits, request)
+        if verdict[0] != 429 or not queue.running or not queue.tokens_per_s:
+            return verdict
+        return 429, min(math.ceil(seconds(queue)), most_s or limits.max_retry_s)
 
-    return wait
+    return answer
 
 
 def first_done(queue: QueueView) -> float:
-    return min(queue.running) * len(queue.running)
+    return min(queue.running) * len(queue.running) / queue.tokens_per_s
 
 
-def uncapped(queue: QueueView, limits: AdmissionLimits) -> int:
-    if not queue.running or not queue.tokens_per_s:
-        return 1
-    return math.ceil(first_done(queue) / queue.tokens_per_s)
-
-
-def unknown_is(seconds: Any) -> Wait:
-    def wait(queue: QueueView, limits: AdmissionLimits) -> Any:
-        if queue.running and queue.tokens_per_s:
-            return right_wait(queue, limits)
-        return limits.max_retry_s if seconds == "longest" else seconds
-
-    return wait
-
-
-right_wait = in_seconds(first_done)
-
-
-def deciding(
-    *,
-    fit: Fits = fits,
-    full: Full = is_full,
-    wait: Wait = right_wait,
-    order: str = "fit close full",
-    never: Any = (400, None),
-    closed: Any = (503, None),
-) -> Callable[..., Any]:
-    """Right but for what is given."""
-
-    def answer(queue: QueueView, limits: AdmissionLimits, request: NewRequest) -> Any:
-        for what in order.split():
-            if what == "fit" and not fit(limits, request):
-                return never(queue, limits) if callable(never) else never
-            if what == "close" and queue.is_closing:
-                return closed(queue, limits) if callable(closed) else closed
-            if what == "full" and full(queue, limits):
-                return (429, wait(queue, limits))
-        return "accept"
-
-    return answer
-
-
-def said_with(statuses: dict[int, int]) -> Callable[..., Any]:
-    """The right verdict, some of its statuses replaced."""
-
-    def answer(*args: Any) -> Any:
-        verdict = deciding()(*args)
-        if verdict == "accept":
-            return verdict
-        status, seconds = verdict
-        return statuses.get(status, status), seconds
-
-    return answer
+def longest_if_unknown(queue: QueueView, limits: AdmissionLimits, request: NewRequest) -> Any:
+    verdict = admission_control(queue, limits, request)
+    is_known = verdict[0] != 429 or (queue.running and queue.tokens_per_s)
+    return verdict if is_known else (429, limits.max_retry_s)
 
 
 def status_of(verdict: Any) -> int | None:
@@ -101,13 +52,8 @@ def status_of(verdict: Any) -> int | None:
     return None if isinstance(verdict, str) else as_whole((as_items(verdict) or [None])[0])
 
 
-def shown(value: Any) -> str:
-    """The value itself, text in double quotes as in the rules."""
-    return shortened(f'"{value}"' if isinstance(value, str) else show(value), 60)
-
-
-def misfit(value: Any) -> bool:
-    """Whether it is neither "accept" nor a status with seconds, or with None."""
+def is_malformed(value: Any) -> bool:
+    """Whether it is neither "accept" nor a status with whole seconds or None."""
     two = as_items(value) or []
     if isinstance(value, str) and value == "accept":
         return False
@@ -116,160 +62,110 @@ def misfit(value: Any) -> bool:
     return two[1] is not None and as_whole(two[1]) is None
 
 
+BECAUSE = {
+    400: "can never fit",
+    429: "finds all places taken",
+    503: "arrives while the server is shutting down",
+}
 NOTHING_KNOWN = Misconception(
     "nothing_known",
-    "At 0 tokens per second it takes for ever.",
-    "Before the first tokens nothing is known, and that passes soon: 1 s.",
-    deciding(wait=unknown_is("longest")),
+    "At 0 tokens per second a place never becomes free.",
+    "Before the first tokens the throughput is not known yet, but it soon will be. Return 1 s.",
+    longest_if_unknown,
 )
-MISCONCEPTIONS = (
-    Misconception(
-        "no_verdict",
-        "Yes or no.",
-        lambda value: (
-            'The answer is "accept", or a pair of an HTTP status and whole seconds (or None); this '
-            f"is {shown(value)}."
-        ),
-        matches=misfit,
-        examples=((lambda *args: deciding()(*args) == "accept"),),
-    ),
-    Misconception(
-        "never_refuses",
-        "A queue is patient.",
-        "A queue without an end only looks kind, since each waits longer than the one before it: "
-        "with `max_requests` unfinished the next one is refused.",
-        deciding(full=lambda queue, limits: False),
-        same_result=(lambda *args: "accept",),
-    ),
-    Misconception(
-        "counts_the_running",
-        "Only those that run take up room.",
-        "Those that wait count too: `max_requests` is for all that are unfinished, and with the "
-        "running alone the queue would grow without an end.",
-        deciding(full=lambda queue, limits: len(queue.running) >= limits.max_requests),
-    ),
-    Misconception(
-        "one_too_many",
-        "As many as there may be are not too many.",
-        "With `max_requests` unfinished there is no place left: one more would be one too many.",
-        deciding(
-            full=lambda queue, limits: len(queue.running) + queue.num_waiting > limits.max_requests
-        ),
-    ),
-    Misconception(
-        "refuses_for_ever",
-        "No is no.",
-        "Overload passes: a 429 says when to come again, since a client that is told nothing gives "
-        "up, or asks without a pause.",
-        deciding(wait=lambda queue, limits: None),
-    ),
-    Misconception(
-        "always_the_same",
-        "A constant will do.",
-        "A constant knows nothing of the queue: work out when the first of those that run is done.",
-        deciding(wait=lambda queue, limits: 1),
-    ),
-    Misconception(
-        "rounds_down",
-        "Seconds are rounded.",
-        "Whole seconds, rounded up: what comes back a moment too early finds the place still "
-        "taken, and is refused once more.",
-        deciding(wait=in_seconds(first_done, int)),
-        same_result=(deciding(wait=in_seconds(first_done, round)),),
-    ),
-    Misconception(
-        "unshared",
-        "It has only so many tokens left.",
-        "`tokens_per_s` is what all that run get together: each gets its share, so the first is "
-        "done that many times later.",
-        deciding(wait=in_seconds(lambda queue: min(queue.running))),
-    ),
-    Misconception(
-        "the_last",
-        "Until they are through.",
-        "A place is free when the first of them is done, the one with the fewest tokens left; "
-        "this is when the last one is.",
-        deciding(wait=in_seconds(lambda queue: max(queue.running) * len(queue.running))),
-    ),
-    Misconception(
-        "without_a_limit",
-        "It takes as long as it takes.",
-        "Longer than `max_retry_s` no client believes: it is the longest that is said.",
-        deciding(wait=uncapped),
-    ),
-    NOTHING_KNOWN,
-    Misconception("no_return", "The verdict is found.", examples=(lambda *args: None,)),
-    Misconception(
-        "never_fits_later",
-        "Too large is too much at the moment.",
-        "What does not fit into an empty server never fits: 400, whatever the queue looks like, or "
-        "it would come again for ever.",
-        deciding(never=lambda queue, limits: (429, right_wait(queue, limits))),
-    ),
-    Misconception(
-        "takes_what_never_fits",
-        "The engine will see.",
-        "A request that can never fit is refused at once, with 400: inside it would wait for "
-        "room that never comes.",
-        deciding(fit=lambda limits, new: True),
-    ),
-    Misconception(
-        "prompt_alone",
-        "The prompt has to fit.",
-        "The answer's tokens need K/V as well: prompt and `max_new_tokens` together, less one.",
-        deciding(
-            fit=lambda limits, new: (
-                new.num_prompt_tokens <= min(limits.max_prompt_tokens, limits.max_kv_tokens)
-            )
-        ),
-    ),
-    Misconception(
-        "last_token_has_kv",
-        "Every token has K/V.",
-        "The last token that is sampled is never computed, so it needs no K/V: one less, and what "
-        "then comes to exactly `max_kv_tokens` fits.",
-        deciding(
-            fit=lambda limits, new: (
-                new.num_prompt_tokens <= limits.max_prompt_tokens
-                and new.num_prompt_tokens + new.max_new_tokens <= limits.max_kv_tokens
-            )
-        ),
-    ),
-    Misconception(
-        "takes_while_closing",
-        "There is room.",
-        "A server that is shutting down takes nothing new, room or not: 503.",
-        deciding(order="fit full"),
-    ),
-    Misconception(
-        "closing_is_full",
-        "Closed is full.",
-        "A 429 with seconds is a promise that a server which shuts down cannot keep: 503, so that "
-        "the client goes elsewhere.",
-        deciding(closed=lambda queue, limits: (429, right_wait(queue, limits))),
-    ),
-    Misconception(
-        "promises_after_no",
-        "Every refusal says when.",
-        "Only a 429 says when to come again: what never fits is not to come at all, and a server "
-        "that closes knows of no time, so None.",
-        deciding(never=lambda queue, limits: (400, right_wait(queue, limits))),
-    ),
-)
-BECAUSE = {
-    400: "The request can never fit",
-    429: "The server is full",
-    503: "The server is shutting down",
-}
 ANOTHER_STATUS = Misconception(
     "another_status",
     "One refusal is as good as another.",
     lambda got, wanted: (
-        f"{BECAUSE[status_of(wanted) or 0]}, so the status is {status_of(wanted)}, not "
-        f"{status_of(got)}."
+        f"The request {BECAUSE[status_of(wanted) or 0]}, so the status is {status_of(wanted)}, "
+        f"not {status_of(got)}."
     ),
     matches=lambda got, wanted: (
         None not in (pair := (status_of(got), status_of(wanted))) and pair[0] != pair[1]
     ),
-    examples=((said_with({429: 503})),),
+    examples=(
+        lambda *args: (503, 1) if admission_control(*args)[0] == 429 else admission_control(*args),
+    ),
 )
+MISCONCEPTIONS = (
+    Misconception(
+        "no_verdict",
+        "The answer is yes or no.",
+        lambda value: (
+            'Return "accept", or a pair of an HTTP status and whole seconds (or None); this is '
+            f"{shortened(show(value), 60)}."
+        ),
+        matches=is_malformed,
+        examples=(lambda *args: admission_control(*args) == "accept",),
+    ),
+    Misconception(
+        "never_refuses",
+        "A request can always wait in the queue.",
+        "In a queue without a limit, each request waits longer than the one before it. With "
+        "`max_requests` unfinished requests, refuse the next one.",
+        of(lambda queue, limits, request: (replace(queue, running=(), num_waiting=0), limits,
+                                           request)),
+        same_result=(lambda *args: "accept",),
+    ),
+    Misconception(
+        "counts_the_running",
+        "Only running requests take up room.",
+        "Count the waiting requests too. If only the running ones count, the queue has no limit.",
+        of(lambda queue, limits, request: (replace(queue, num_waiting=0), limits, request)),
+    ),
+    Misconception(
+        "one_too_many",
+        "`max_requests` requests are allowed, so at `max_requests` there is still room.",
+        "With `max_requests` unfinished requests there is no place left for another one.",
+        of(lambda queue, limits, request: (
+            queue, replace(limits, max_requests=limits.max_requests + 1), request)),
+    ),
+    Misconception(
+        "rounds_down",
+        "Seconds are rounded to a whole number.",
+        "Round up: a client that comes back too early finds the place taken and is refused again.",
+        retry_after(lambda queue: math.floor(first_done(queue))),
+        same_result=(retry_after(lambda queue: round(first_done(queue))),),
+    ),
+    Misconception(
+        "unshared",
+        "The time is the fewest tokens left, divided by tokens_per_s.",
+        "`tokens_per_s` is the throughput of all running requests together. Each one gets an equal "
+        "share, so multiply the time by the number of running requests.",
+        retry_after(lambda queue: min(queue.running) / queue.tokens_per_s),
+    ),
+    Misconception(
+        "the_last",
+        "A place is free when the running requests are done.",
+        "A place is free when the first of the running requests is done, the one with the fewest "
+        "tokens left. These seconds say when the last one is done.",
+        retry_after(lambda queue: max(queue.running) * len(queue.running) / queue.tokens_per_s),
+    ),
+    Misconception(
+        "without_a_limit",
+        "The client waits for as long as it takes.",
+        "Clients do not wait for longer than `max_retry_s`: never return more than that.",
+        retry_after(first_done, most_s=10**9),
+    ),
+    NOTHING_KNOWN,
+    Misconception(
+        "prompt_alone",
+        "The prompt has to fit.",
+        "Generated tokens need K/V too: count the prompt and `max_new_tokens`, minus one.",
+        of(lambda queue, limits, request: (queue, limits, replace(request, max_new_tokens=1))),
+    ),
+    Misconception(
+        "last_token_has_kv",
+        "Every token has K/V.",
+        "No step has the last sampled token as its input, so this token needs no K/V. Leave it "
+        "out: a request that then has exactly `max_kv_tokens` fits.",
+        of(lambda queue, limits, request: (
+            queue, limits, replace(request, max_new_tokens=request.max_new_tokens + 1))),
+    ),
+    Misconception(
+        "takes_while_closing",
+        "There is a place, so the request may come in.",
+        "A server that is shutting down admits no request, even if there is a place. Return 503.",
+        of(lambda queue, limits, request: (replace(queue, is_closing=False), limits, request)),
+    ),
+)  # fmt: skip

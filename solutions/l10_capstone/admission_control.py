@@ -15,9 +15,9 @@ from solutions.l10_capstone._verdicts import ANOTHER_STATUS, MISCONCEPTIONS, NOT
 def admission_control(
     queue: "QueueView", limits: "AdmissionLimits", request: "NewRequest"
 ) -> str | tuple[int, int | None]:
-    """Return "accept", or an HTTP status and after how many seconds to try again."""
-    # What can never fit is said first: no other answer would be true tomorrow. The last token that
-    # is sampled is never computed, so it has no K/V.
+    """Return "accept", or an HTTP status and after how many seconds to retry."""
+    # A request that can never fit is refused first, because no later answer would be better. The
+    # last sampled token is never computed, so it has no K/V.
     kv_tokens = request.num_prompt_tokens + request.max_new_tokens - 1
     if request.num_prompt_tokens > limits.max_prompt_tokens or kv_tokens > limits.max_kv_tokens:
         return 400, None
@@ -27,7 +27,7 @@ def admission_control(
         return "accept"
     if not queue.running or queue.tokens_per_s == 0:
         return 429, 1  # nothing is known yet, but soon will be
-    # Each of those that run gets its share, so the one with the fewest tokens left is done first.
+    # All running requests share the throughput, so the one with the fewest tokens left ends first.
     seconds = min(queue.running) * len(queue.running) / queue.tokens_per_s
     return 429, min(math.ceil(seconds), limits.max_retry_s)
 
@@ -78,10 +78,9 @@ def by_match(
 
 
 def draw_call(name: str, args: Args) -> str:
-    """A call with each of its records in a line."""
-    queue, limits, request = args
-    return "\n".join((f"{name}(queue, limits, request)", f"queue = {queue}", f"limits = {limits}",
-                      f"request = {request}"))  # fmt: skip
+    """A call with one record per line."""
+    records = zip(("queue", "limits", "request"), args, strict=True)
+    return "\n".join([f"{name}(queue, limits, request)", *(f"{k} = {v}" for k, v in records)])
 
 
 LIMITS = AdmissionLimits(max_requests=4, max_prompt_tokens=64, max_kv_tokens=100, max_retry_s=60)
@@ -111,7 +110,7 @@ JUST_FITS = queue_of(new=NewRequest(64, 37))
 
 
 def any_queue(rng: random.Random) -> list[Args]:
-    """Full ones above all, at paces whose seconds are no whole numbers, so that none is a toss."""
+    """Mostly full queues, with times to retry that are clearly not whole numbers."""
     cases: list[Args] = []
     while len(cases) < 60:
         running = tuple(rng.randint(1, 90) for _ in range(rng.randint(0, 5)))
@@ -134,29 +133,34 @@ def any_queue(rng: random.Random) -> list[Args]:
     return sorted(cases, key=lambda case: len(case[0].running) + case[0].num_waiting)
 
 
-AT_LEAST_1 = "it is at least 1"
-
 JUDGE = Comparison(
     admission_control,
     MISCONCEPTIONS,
-    "Ask in this order: can it ever fit, does the server go on, is there a place, and if not, "
-    "when?",
+    "Ask in this order: can the request ever fit, is the server shutting down, is there a place, "
+    "and if not, when to retry?",
     evidence=[
-        IDLE,
-        BUSY,
-        JUST_FITS,
-        *NEVER,
-        queue_of(9, 6, 25, waiting=1, per_s=7.0),
-        queue_of(90, 95, waiting=2, per_s=2.0),
-        queue_of(1, 2, waiting=2, per_s=512.0),
-        queue_of(waiting=4, per_s=0.0),
-        queue_of(30, closing=True),
-        queue_of(30, 17, 20, waiting=1, closing=True),
-        queue_of(5, waiting=2),
-        *any_queue(random.Random(10)),
+        IDLE, BUSY, JUST_FITS, *NEVER,
+        queue_of(9, 6, 25, waiting=1, per_s=7.0), queue_of(90, 95, waiting=2, per_s=2.0),
+        queue_of(1, 2, waiting=2, per_s=512.0), queue_of(waiting=4, per_s=0.0),
+        queue_of(30, closing=True), queue_of(30, 17, 20, waiting=1, closing=True),
+        queue_of(5, waiting=2), *any_queue(random.Random(10)),
     ],
     near=(ANOTHER_STATUS,),
-)
+)  # fmt: skip
+CLOSING = JUDGE.on(queue_of(closing=True), queue_of(30, 17, 20, waiting=1, closing=True))
+RETRY = JUDGE.on(
+    queue_of(9, 6, 25, waiting=1, per_s=7.0), queue_of(8, 4, waiting=2, per_s=4.0),
+    queue_of(7, 9, waiting=2, per_s=2.5), queue_of(4, waiting=3, per_s=4.0),
+    queue_of(1, 2, waiting=2, per_s=512.0), queue_of(90, 95, waiting=2, per_s=2.0),
+)  # fmt: skip
+UNKNOWN = JUDGE.on_raising(
+    NOTHING_KNOWN, (ValueError, ZeroDivisionError, IndexError),
+    queue_of(40, waiting=3, per_s=0.0), queue_of(waiting=4, per_s=0.0), queue_of(waiting=4),
+)  # fmt: skip
+POSITIVE = (
+    "limits.max_requests", "limits.max_prompt_tokens", "limits.max_kv_tokens",
+    "limits.max_retry_s", "request.num_prompt_tokens", "request.max_new_tokens",
+)  # fmt: skip
 
 EXERCISE = Exercise(
     number=1,
@@ -170,69 +174,53 @@ EXERCISE = Exercise(
             "str | tuple[int, int | None]"
         ),
         rules=(
-            'The result is `"accept"`, or a pair: the HTTP status of the refusal, and after how '
-            "many whole seconds to try again, or `None` where coming again is no use.",
-            "`request` has `num_prompt_tokens` and `max_new_tokens`. `limits` has "
-            "`max_prompt_tokens`, and `max_kv_tokens`, the most KV tokens that one request may "
-            "come to hold. What can never fit is 400, however empty or closed the server is.",
-            "A server that is shutting down, `queue.is_closing`, takes nothing new: 503.",
-            "At most `limits.max_requests` may be unfinished, running or waiting; one more is "
-            "429, with seconds.",
-            "`queue.running` has, for each request that runs, how many tokens it still has to "
-            "give; `queue.num_waiting` more wait. The engine gives `queue.tokens_per_s`, shared "
-            "evenly by those that run. Say when the first of them is done: rounded up, and at most "
-            "`limits.max_retry_s`. Where no request runs or `tokens_per_s` is still 0: 1 s.",
+            'Returns `"accept"`, or a pair: the HTTP status of the refusal, and after how many '
+            "whole seconds to retry (`None` if retrying is useless).",
+            "400, `None`: the request can never fit. Its `num_prompt_tokens` may be at most "
+            "`limits.max_prompt_tokens`. It may hold the K/V of at most `limits.max_kv_tokens` "
+            "tokens, its prompt and `max_new_tokens`; the last generated token needs no K/V. Check "
+            "this first, whatever the queue holds.",
+            "503, `None`: the server is shutting down (`queue.is_closing`).",
+            "429, seconds: `limits.max_requests` requests are unfinished, running and waiting. "
+            "`queue.running` has the number of tokens that each running request has still to "
+            "generate; `queue.num_waiting` more are waiting.",
+            "The seconds say when the first of the running requests will finish. They "
+            "share `queue.tokens_per_s` evenly. Round up, and return at most "
+            "`limits.max_retry_s`. If nothing runs, or `tokens_per_s` is still 0, return 1 s.",
         ),
         args=BUSY,
         result=(429, 5),
+        call="admission_control(queue, limits, request)\n"
+        "queue:   running=(40, 12, 30), num_waiting=1, tokens_per_s=8.0\n"
+        "limits:  max_requests=4, max_retry_s=60",
+        steps=(
+            "The request fits, and the server is not shutting down.",
+            "3 running requests and 1 waiting request are 4, and the limit is 4: no place.",
+            "The three share 8 tokens per second. The request with 12 tokens left is done first, "
+            "after 4.5 s.",
+        ),
     ),
     hints=(
-        "Four questions, one after the other: can it ever fit? Does the server go on? Is there a "
-        "place? If not, when?",
-        "Three run at 8 tokens per second together. How long until the one with 12 tokens left is "
-        "done?",
-        "The fewest tokens left, times the number of running requests, over `tokens_per_s`: "
-        "rounded up, and at most `max_retry_s`. The list may be empty, and `tokens_per_s` 0.",
+        "Ask four questions in this order: can the request ever fit? Is the server shutting down? "
+        "Is there a place? If not, when will there be one?",
+        "In the example three requests run at 8 tokens per second together. How long does the one "
+        "with 12 tokens left take?",
+        "Multiply the fewest tokens left by the number of running requests, and divide by "
+        "`tokens_per_s`. Round up and apply `max_retry_s`. `running` may be empty, and "
+        "`tokens_per_s` may be 0.",
     ),
     right=(admission_control, by_shares, by_match),
     misconceptions=(*MISCONCEPTIONS, ANOTHER_STATUS),
     checks=(
-        ("room, and none", JUDGE.on(IDLE, BUSY, queue_of(5, waiting=2), queue_of(5, 5, 5))),
-        ("what never fits", JUDGE.on(JUST_FITS, *NEVER)),
-        (
-            "shutting down",
-            JUDGE.on(queue_of(closing=True), queue_of(30, 17, 20, waiting=1, closing=True)),
-        ),
-        (
-            "when to come again",
-            JUDGE.on(
-                queue_of(9, 6, 25, waiting=1, per_s=7.0),
-                queue_of(8, 4, waiting=2, per_s=4.0),
-                queue_of(7, 9, waiting=2, per_s=2.5),
-                queue_of(4, waiting=3, per_s=4.0),
-                queue_of(1, 2, waiting=2, per_s=512.0),
-                queue_of(90, 95, waiting=2, per_s=2.0),
-            ),
-        ),
-        (
-            "nothing known yet",
-            JUDGE.on_raising(
-                NOTHING_KNOWN,
-                (ValueError, ZeroDivisionError, IndexError),
-                queue_of(40, waiting=3, per_s=0.0),
-                queue_of(waiting=4, per_s=0.0),
-                queue_of(waiting=4),
-            ),
-        ),
+        ("a place, or none", JUDGE.on(IDLE, BUSY, queue_of(5, waiting=2), queue_of(5, 5, 5))),
+        ("requests that never fit", JUDGE.on(JUST_FITS, *NEVER)),
+        ("shutting down", CLOSING),
+        ("when to retry", RETRY),
+        ("nothing known yet", UNKNOWN),
         ("any queue", JUDGE.on_drawn(any_queue)),
     ),
     equivalent_mutants={
-        "limits.max_requests at least 1": AT_LEAST_1,
-        "limits.max_prompt_tokens at least 1": AT_LEAST_1,
-        "limits.max_kv_tokens at least 1": AT_LEAST_1,
-        "limits.max_retry_s at least 1": AT_LEAST_1,
-        "request.num_prompt_tokens at least 1": AT_LEAST_1,
-        "request.max_new_tokens at least 1": AT_LEAST_1,
+        **{f"{name} at least 1": "it is at least 1" for name in POSITIVE},
         "queue.tokens_per_s rounded to hundredths": "the seconds are whole",
     },
 )

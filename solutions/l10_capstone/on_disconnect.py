@@ -1,4 +1,4 @@
-"""Exercise 10.3: what becomes of a request whose client has left."""
+"""Exercise 10.3: the request of a client that has disconnected."""
 
 import copy
 import random
@@ -15,8 +15,8 @@ from solutions.l10_capstone._leavings import FINISHED, MISCONCEPTIONS, State
 
 
 def on_disconnect(state: "dict[str, Any]", request_id: int) -> "dict[str, Any]":
-    """Return the state of the server once the client of this request has left."""
-    # A step that is on its way reads the K/V of all that run: until it is over, nothing is freed.
+    """Return the server's state after the client of this request has disconnected."""
+    # A step reads the K/V of all running requests, so nothing is freed before it is over.
     waiting = [i for i in state["waiting"] if i != request_id]
     running, leaving = dict(state["running"]), list(state["leaving"])
     if request_id in running:
@@ -45,12 +45,12 @@ def by_sets(state: dict[str, Any], request_id: int) -> dict[str, Any]:
         **state,
         "waiting": [i for i in state["waiting"] if i not in {request_id}],
         "running": {i: state["running"][i] for i in state["running"] if i not in going - later},
-        "leaving": sorted({*state["leaving"]} | later),  # in whatever order
+        "leaving": sorted({*state["leaving"]} | later),  # in any order
     }
 
 
 class InTheirOrder:
-    """An answer whose `leaving` comes with those first that stood there, in their order."""
+    """An answer whose `leaving` begins with the ids that were there before, in their order."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -58,7 +58,7 @@ class InTheirOrder:
         self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, state: dict[str, Any], request_id: int) -> Any:
-        """Ask the function; what it gives that is no state stays as it is."""
+        """Ask the function; a result that is not a state stays as it is."""
         before = list(state["leaving"])
         value = self._function(state, request_id)
         ids = as_wholes((as_mapping(value) or {}).get("leaving"))
@@ -109,8 +109,8 @@ LEAVING = server([7], {2: 40, 4: 12, 3: 25}, (3,))
 JUDGE = Comparison(
     on_disconnect,
     MISCONCEPTIONS,
-    "Where is it: in the queue, in the batch between two steps, in a step that is on its way, or "
-    "gone already?",
+    "Where is the request: waiting, running between two steps, running during a step, or already "
+    "finished?",
     evidence=[
         (state, request_id)
         for state in (BETWEEN, DURING, LEAVING)
@@ -120,7 +120,7 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=3,
-    title="The client has left",
+    title="A client disconnects",
     minutes=7,
     points=2,
     draw_call=draw_state,
@@ -128,31 +128,37 @@ EXERCISE = Exercise(
     task=Task(
         signature="on_disconnect(state: dict[str, Any], request_id: int) -> dict[str, Any]",
         rules=(
-            "The client of `request_id` has closed its connection. The result is the server's "
-            "state after that, with the same four keys.",
-            '`state["waiting"]` has ids in the queue\'s order, `state["running"]` the KV tokens of '
-            "each request in the batch, by id.",
-            '`state["in_step"]` says whether a step is on its way. It reads the K/V of all that '
-            "run, so none of it may be freed before the step is over.",
-            '`state["leaving"]` has the ids that will be taken out of `running`, with their K/V, '
-            "when this step is over. Each stands there once, in any order.",
-            "A request that is in none of these has ended: nothing happens.",
+            "The client of `request_id` has disconnected. Returns the server's state after that, "
+            "a dict with the same four keys.",
+            '`state["waiting"]` is the list of waiting ids, in order. `state["running"]` maps each '
+            "running id to its KV tokens.",
+            '`state["in_step"]` is true while a step runs. A step reads the K/V of all running '
+            "requests, so none of them may be removed before the step is over.",
+            '`state["leaving"]` is the list of ids that the server will remove from `running`, '
+            "with their K/V, after this step. No id is there twice, and their order is free.",
+            "If the id is in neither `waiting` nor `running`, the request has ended, and nothing "
+            "changes.",
         ),
         args=(server([7, 5], {2: 40, 4: 12}), 4),
         result=server([7, 5], {2: 40, 4: 12}, (4,)),
+        steps=(
+            "Request 4 is running, and a step is using its K/V.",
+            "So it stays in `running` for now, and the server removes it after the step.",
+        ),
     ),
     hints=(
-        "Four places where a request may be. What does it hold in each of them?",
-        "In the queue it holds nothing, so it can go now. In the batch it holds K/V: what decides "
-        "whether that can go now?",
-        "Out of `waiting`, always. In `running` it depends on `in_step`: out at once, or noted in "
-        "`leaving` unless it stands there.",
+        "A request may be waiting, running between two steps, running during a step, or finished. "
+        "What does it hold in each case?",
+        "A waiting request holds nothing, so remove it at once. A running one holds K/V: when may "
+        "that be freed?",
+        "Always remove the id from `waiting`. If it is in `running`, look at `in_step`: remove it "
+        "at once, or add it to `leaving` unless it is there.",
     ),
     right=(on_disconnect, in_its_copy, by_sets),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
-            "it waits",
+            "a waiting request",
             JUDGE.on(
                 (BETWEEN, 5),
                 (BETWEEN, 7),
@@ -162,9 +168,9 @@ EXERCISE = Exercise(
             ),
         ),
         ("between two steps", JUDGE.on((BETWEEN, 4), (BETWEEN, 3), (BETWEEN, 2))),
-        ("in mid-step", JUDGE.on((DURING, 4), (DURING, 2), (LEAVING, 4), (LEAVING, 3))),
+        ("during a step", JUDGE.on((DURING, 4), (DURING, 2), (LEAVING, 4), (LEAVING, 3))),
         (
-            "it is done",
+            "a finished request",
             JUDGE.on_raising(
                 FINISHED, (KeyError, ValueError), (DURING, 9), (BETWEEN, 9), (LEAVING, 9)
             ),

@@ -1,4 +1,4 @@
-"""Exercise 10.2: what may be sent to a client now."""
+"""Exercise 10.2: the text that may be sent to a client now."""
 
 import codecs
 import random
@@ -21,11 +21,11 @@ from solutions.l10_capstone._pieces import (
 
 def stream_delta(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
     """Return the events to send now: one text, or none."""
-    # Always from all the bytes: what was sent is counted in characters of the whole text, so
-    # nothing comes twice, whatever a step computed again.
+    # Decode all bytes every time. `sent` counts characters of the whole text, so no text is sent
+    # twice, whatever a step computes again.
     data = b"".join(committed)
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    text = decoder.decode(data, final=is_done)  # unless final, an unfinished character waits
+    text = decoder.decode(data, final=is_done)  # without final, an unfinished character waits
     return [text[sent:]] if text[sent:] else []
 
 
@@ -55,20 +55,20 @@ def from_the_error(committed: list[bytes], sent: int, is_done: bool) -> list[str
 
 
 def pieces(text: str, *ends: int) -> list[bytes]:
-    """The bytes of a text, cut there."""
+    """The bytes of a text, cut at these places."""
     data = text.encode()
     return [data[a:b] for a, b in zip((0, *ends), (*ends, len(data)), strict=True)]
 
 
 def a_stream(rng: random.Random) -> list[Args]:
-    """A text as it grows, asked about now and then; at times it is preempted and begins anew."""
+    """Calls while a text grows; sometimes its request is preempted and starts over."""
     words = ["né", "O, ", "so ", "naïve", "—", "Röm", "eo ", "🙂", "\n", "Ärger", "ok", "€", " "]
     words += ["\r\n", "\ufeff", "e\u0301", "\0"]
     data = "".join(rng.choice(words) for _ in range(rng.randint(4, 8))).encode()
     cuts = sorted(rng.sample(range(1, len(data)), min(len(data) - 1, rng.randint(3, 9))))
     tokens = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     if rng.random() < 0.5:
-        tokens = tokens[:-1]  # which may end it in the middle of a character
+        tokens = tokens[:-1]  # the text may now end in the middle of a character
     cases: list[Args] = []
     known = sent = 0
     while known < len(tokens):
@@ -86,20 +86,20 @@ def any_streams(rng: random.Random) -> list[Args]:
 
 CAFE = [b"O ", b"caf", b"\xc3", b"\xa9", b"!"]
 ODD = "\ufffd".encode()
-# What some ways to read text change: a mark at the start, line ends, an accent, a 0, a ligature.
+# Some ways to read text change these: a mark at the start, line ends, an accent, a 0, a ligature.
 OFTEN_CHANGED = ("\ufeffO", "\r\n", "\r", "e\u0301", "\0", "\ufb01", "\u2028")
 SMILE = pieces("so 🙂 it is", 1, 5, 6, 8, 12)
 
 
 def draw(value: Any) -> str:
-    """The events, accents that stand by themselves as numbers: with a letter they look like one."""
+    """The events; combining accents as numbers, because with their letter they look like one."""
     return "".join(f"\\u{ord(c):04x}" if unicodedata.combining(c) else c for c in show(value))
 
 
 JUDGE = Comparison(
     stream_delta,
     MISCONCEPTIONS,
-    "Put all bytes together, take the characters that are whole, and leave out what was sent.",
+    "Join all bytes, decode the complete characters, and leave out the text that was sent.",
     draw=draw,
     near=(CHANGES_THE_TEXT,),
     evidence=[
@@ -122,31 +122,38 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=2,
-    title="What may be sent",
+    title="The text to send",
     minutes=8,
     points=3,
     draw_call=named("committed", "sent", "is_done"),
     task=Task(
         signature="stream_delta(committed: list[bytes], sent: int, is_done: bool) -> list[str]",
         rules=(
-            "`committed` has the bytes of each token of the answer, from the first one on, as far "
-            "as steps have been committed. Together they are UTF-8, which may end in the middle of "
-            "a character: a token is a piece of bytes.",
-            "`sent` counts the characters of this text that the client has been sent. After a "
-            "preemption there may be fewer tokens than that for a while; the same ones come again.",
-            "The result is a list: one event with all the text that is new and whole, or no event.",
-            "`is_done` says that no more tokens come. What is unfinished then is sent as U+FFFD, "
-            '"\N{REPLACEMENT CHARACTER}", once.',
+            "`committed` has the bytes of each token that the request has generated so far. "
+            "Joined, they are UTF-8 text, but they may end in the middle of a character.",
+            "`sent` is the number of characters of this text that the client has. After a "
+            "preemption the text may be shorter than that for a while; then the same tokens come "
+            "again.",
+            "Returns a list with one event, which has all text that is new and complete. Without "
+            "such text, the list is empty.",
+            "`is_done` means that no more tokens come. Bytes that are still unfinished are then "
+            'sent once as U+FFFD, "\N{REPLACEMENT CHARACTER}".',
         ),
         args=(CAFE[:3], 2, False),
         result=["caf"],
+        call="stream_delta(committed=[b'O ', b'caf', b'\\xc3'], sent=2, is_done=False)",
+        steps=(
+            "Three tokens give the bytes of `O caf` and one more byte, the first half of an é.",
+            "The client has 2 characters, `O` and a space.",
+        ),
     ),
     hints=(
-        "Which bytes are surely text? And how much of that text does the client have?",
+        "Which bytes are complete characters? How many of these does the client have?",
         "`b''.join(committed)` is the whole answer. How do you decode bytes that may end in the "
         "middle of a character? At most the last three of them are unfinished.",
         "`codecs.getincrementaldecoder('utf-8')('replace')` makes a decoder whose `decode(data, "
-        "final)` keeps an unfinished end to itself unless `final`. Then leave out what was sent.",
+        "final)` keeps an unfinished end back unless `final` is true. Then leave out the first "
+        "`sent` characters.",
     ),
     right=(stream_delta, without_its_tail, from_the_error),
     misconceptions=(*MISCONCEPTIONS, CHANGES_THE_TEXT),

@@ -122,7 +122,7 @@ def test_what_is_written_before_a_lesson_has_run_stays_under_the_cursor(page: Pa
 
     page.route("**/api/sessions?*", hold)
     page.goto(course_server.address.replace("index.ipynb", "glossary.ipynb"))
-    words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text="Microbatch")
+    words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text="Watchdog")
     _write(words, "An early word.")
     kernel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator")
     expect(kernel).not_to_have_attribute("data-status", "idle")
@@ -143,16 +143,16 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
 ):
     file = course_server.work / "glossary.py"
     page.goto(course_server.address.replace("index.ipynb", "glossary.ipynb"))
-    term = re.compile("Micro-?batch")
+    term = re.compile("Watch-?dog")
     words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text=term)
     expect(words).to_be_visible()
-    outside = file.read_text(encoding="utf-8").replace("**Microbatch**", "**Micro-batch**")
+    outside = file.read_text(encoding="utf-8").replace("**Watchdog**", "**Watch-dog**")
     file.write_text(outside, encoding="utf-8")
     _write(words, "My own word.")
     page.keyboard.press("Control+s")
     said = page.locator(".jp-Dialog", has_text="was changed outside this page")
     expect(said.first).to_contain_text("The page shows the file again")
-    expect(words.filter(has_text="Micro-batch")).to_be_visible()
+    expect(words.filter(has_text="Watch-dog")).to_be_visible()
     while said.count():  # a page that saved by itself in the meantime says it twice
         said.first.get_by_role("button", name="Close").click()
     assert file.read_text(encoding="utf-8") == outside
@@ -162,7 +162,7 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
     _write(words, "Another word.")
     page.keyboard.press("Control+s")
     wait_for(lambda: "Another word." in file.read_text(encoding="utf-8"))
-    assert "**Micro-batch**" in file.read_text(encoding="utf-8")
+    assert "**Watch-dog**" in file.read_text(encoding="utf-8")
     assert "My own word." not in file.read_text(encoding="utf-8")
     expect(said).to_have_count(0)
     assert all("409" in each or "changed outside" in each for each in complaints)

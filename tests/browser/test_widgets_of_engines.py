@@ -3,7 +3,7 @@
 import pytest
 import samples
 from driving import box, focus_toolbar, from_the_start, live, press
-from galleries import compared_pools, make, miscounted_run, real_blocks
+from galleries import compared_pools, make, miscounted_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
@@ -299,30 +299,6 @@ def test_the_cone_widens_by_a_window_with_every_layer_and_a_token_finds_its_way(
 # ---- blocks --------------------------------------------------------------------------------------
 
 
-def test_a_block_goes_back_when_its_last_entry_is_out_of_sight(show):
-    page = from_the_start(show([make("BlockTable", steps=real_blocks())]))
-    focus_toolbar(page)
-    press(page, "ArrowRight")
-    fill = "all => all.map((each) => getComputedStyle(each).fill)"
-    tables = page.locator(".sn-bt-entry").evaluate_all(fill)
-    assert tables == page.locator("svg .sn-bt-block").evaluate_all(fill)
-    assert len(set(tables)) == 2  # one colour for each request
-    press(page, "ArrowRight")
-    assert live(page) == (
-        "Request 0 brings position 11. Request 1 brings position 6.\n"
-        "3 of 8 blocks are free; of the 20 entries lent, 12 seen, 7 behind the window, 1 empty."
-    )
-    picture = page.get_by_role("img")
-    assert picture.locator(".sn-bt-outside").count() == 7
-    press(page, "ArrowRight")
-    assert "Given back: block 1." in live(page)
-    assert picture.get_attribute("aria-label") == (
-        "Tables. request 0: 0, given back, 2, 3; request 1: 4, 5"
-    )
-    assert picture.locator(".sn-bt-gone").count() == 1
-    assert picture.locator(".sn-bt-free.sn-bt-lit").count() == 1
-
-
 def test_a_pool_and_its_tree_open_where_a_block_is_first_shared_and_step_together(show):
     page = show([make("BlockPool", group="g"), make("PrefixTree", group="g")])
     pool, tree = page.locator(".sn-block-pool"), page.locator(".sn-prefix-tree")
@@ -337,9 +313,9 @@ def test_a_pool_and_its_tree_open_where_a_block_is_first_shared_and_step_togethe
     focus_toolbar(page)
     press(page, "Home")
     queue = pool.locator(".sn-bp-queue")
-    assert queue.text_content() == "No free block can still be found."
+    assert queue.text_content() == "No free block is cached."
     press(page, "ArrowRight", 10)
-    assert queue.text_content() == "Free but still found, first to give way: 6, 5 and 4."
+    assert queue.text_content() == "Cached blocks, in the order of eviction: 6, 5 and 4."
     press(page, "End")
     assert "Request 5 decodes; request 5 is done." in live(page)
     assert pool.locator(".sn-bp-held").count() == tree.locator(".sn-pt-held").count() == 0
@@ -351,8 +327,8 @@ def test_two_pools_are_told_side_by_side_and_drawn_one_at_a_time(show):
     stopped = compared_pools(free_table=lambda counts, table: table)
     page = show([make("BlockPool", **compared), make("BlockPool", **stopped)])
     yours, theirs = live(page).split("\n")
-    assert yours.startswith("Yours, step 22: ") and "Blocks 7 to 9 give way" in yours
-    assert theirs.startswith("The reference, step 22: ") and "Blocks 8 to 10 give way" in theirs
+    assert yours.startswith("Yours, step 22: ") and "Blocks 7 to 9 are evicted" in yours
+    assert theirs.startswith("The reference, step 22: ") and "Blocks 8 to 10 are evicted" in theirs
     chip, picture = page.locator(".sn-chip").first, page.get_by_role("img").first
     assert chip.text_content() == "drawn: yours"
     drawn = picture.get_attribute("aria-label")

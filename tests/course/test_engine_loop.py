@@ -14,7 +14,7 @@ LINES = [line for method in (Engine.step, Scheduler.schedule) for line in source
 
 def test_every_policy_of_an_exercise_stands_at_one_line_of_the_loop():
     named = [each for ids in POLICIES.values() for each in ids]
-    assert sorted(named) == sorted(each.id for each in exercises() if each.part)
+    assert sorted(named) == sorted(each.id for each in exercises() if each.is_policy)
     for piece in POLICIES:
         assert sum(piece in line for line in LINES) == 1, piece
 
@@ -22,7 +22,7 @@ def test_every_policy_of_an_exercise_stands_at_one_line_of_the_loop():
 def test_the_loop_is_the_source_with_one_line_lit():
     page = engine_loop("self._plan(")._repr_html_()
     assert page.count("<mark>") == 1
-    assert "<mark>    plan = self._plan(candidates)</mark>" in page
+    assert "<mark><code>    plan = self._plan(candidates)\n</code></mark>" in page
     with pytest.raises(ValueError, match=r"0 lines of the loop have 'self\.think'"):
         engine_loop("self.think")
 

@@ -17,7 +17,7 @@ from tiers import examples, some
 
 from course.figure import Figure, panel_svg
 from course.figure_words import sentence, table
-from course.lesson_data.l01_curves import bill_chart
+from course.lesson_data.l01_curves import budget_chart
 from course.lesson_data.l08_measured import MACHINES, speedup_figure
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.config import EngineConfig
@@ -204,8 +204,8 @@ def test_curves_of_a_run_are_its_records(trace):
     costs = figures.step_cost([(8, 500)], {"a line": [(8, 520)]}, "Cost")
     assert [points(costs, name) for name in named_curves(costs)] == [[(8, 0.5)], [(8, 0.52)]]
     mean = summary(trace)
-    bill = bill_chart({"a CPU": {"whole prompts": mean, "budget 8": mean}})
-    assert points(bill, "chunks, by budget") == [(mean.worst_itl_us / 1000, mean.tokens_per_s)]
+    chart = budget_chart({"whole prompts": mean, "budget 8": mean})
+    assert points(chart, "chunks, by budget") == [(mean.worst_itl_us / 1000, mean.tokens_per_s)]
     shorter = engine().run([(0, Request(0, [1, 2], 4))])
     for machine, cost in MACHINES.items():
         without, with_drafts = (

@@ -57,9 +57,12 @@ def rows_of(heading: str) -> list[list[str]]:
 def test_the_numbers_of_the_page_are_those_of_the_presets_and_of_capacity():
     presets = (SERVER_CPU, LARGE_GPU)
     for preset, (_, *cells) in zip(presets, rows_of("modelled"), strict=True):
-        read_ms, token_us, overhead_ms = (float(cell.split()[0]) for cell in cells)
+        read_ms, token_us, context_us, overhead_ms = (float(cell.split()[0]) for cell in cells)
         assert (read_ms * 1000, token_us) == (preset.floor_us, preset.token_us)
         assert overhead_ms == pytest.approx(preset.fixed_us / 1000, abs=0.005)
+        assert context_us == pytest.approx(preset.context_us, abs=0.005)
+    contexts_us = 256 * 1200 * LARGE_GPU.context_us
+    assert f"256 contexts of 1,200 tokens add {contexts_us / 1000:.1f} ms" in LESSON
     for decodes, *cells in rows_of("decodes in the step"):
         costs_us = [
             each.fixed_us + max(each.floor_us, int(decodes) * each.token_us) for each in presets

@@ -4,8 +4,8 @@ import pytest
 from notebooks import Notebooks
 
 from course.attempt import Attempt
-from course.lesson_data.l04_exhibits import evict_by_slicing, kept_by, live_bytes_table
-from course.lesson_data.l04_window import block_steps, drawn_masks, storage_story
+from course.lesson_data.l04_exhibits import kept_by, padded_entries
+from course.lesson_data.l04_window import drawn_masks, grown, storage_story
 from course.registry import exercise
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, load_model
 from nanogpt.policies import sliding_window
@@ -26,37 +26,37 @@ def not_written(*_):
 def test_slices_keep_whole_prompts_alive_and_copies_do_not():
     model = load_model()
     per_token = 2 * model.config.num_layers * model.config.num_channels * 4
-    sliced, copied = (kept_by(model, each) for each in (evict_by_slicing, sliding_window.evict))
+    sliced, copied = (kept_by(model, each) for each in (by_slicing, sliding_window.evict))
     held = [each for step in sliced.steps for each in step.kv]
     assert all(each.kv_tokens == each.kv_tokens_charged == 20 for each in held)
     # After its prefill a chunk is there whole; from then on only what was just dropped.
     alive = {(each.request_id, each.live_bytes // per_token) for each in held}
     assert alive == {(0, 40), (1, 47), (2, 44), (0, 21), (1, 21), (2, 21)}
     kept = {each.live_bytes for step in copied.steps for each in step.kv}
-    assert kept == {20 * per_token}
+    assert kept == {20 * per_token} == {81_920} and 40 * per_token == 163_840
     assert [step.work for step in sliced.steps] == [step.work for step in copied.steps]
 
 
-def test_a_drawn_block_is_given_back_once_the_window_has_passed_all_of_it_but_for_the_sinks():
-    steps = block_steps(load_model())
-    gone, outside = 0, set[int]()
-    for step in steps:
-        for request_id, table in step["tables"].items():
-            assert table[0] is not None, "position 0 is the sink"
-            assert table[-1] is not None, "the newest is seen"
-            gone += table.count(None)
-            for block in table:
-                if block is not None:
-                    drawn = step["blocks"][block]
-                    assert drawn["owner"] == int(request_id)
-                    assert len(drawn["outside"]) < drawn["filled"]
-                    outside |= {*drawn["outside"]}
-    assert gone and outside == {0, 1, 2, 3}
-    assert steps[-1]["tables"] == {}
+def by_slicing(k, v, window, sinks):
+    """The post's eviction, which has no sinks."""
+    return k[:, -window:], v[:, -window:]
+
+
+def test_lesson_4_counts_what_it_says():
+    full, windowed = (
+        grown(load_model(), window)["trace"]["steps"][30]["kv"] for window in (None, 20)
+    )
+    assert [each["kv_tokens"] for each in full] == [38, 36, 33]
+    assert [each["kv_tokens"] for each in windowed] == [20, 20, 20]
+    alive = [(step["live_bytes"], step["counted_bytes"]) for step in storage_story()]
+    assert alive[2] == (12_800, 640) and alive[-1] == (640, 640)
+    unbounded, bounded = (dict(each["points"]) for each in padded_entries())
+    assert {*unbounded.values()} == {38}
+    assert (bounded[0], bounded[8], bounded[10]) == (10, 2, 0)
 
 
 @pytest.mark.process
-def test_masks_and_bytes_are_drawn_whatever_was_answered():
+def test_masks_are_drawn_whatever_was_answered():
     [alone] = drawn_masks(attempted("l04.visible", not_written))
     assert alone["name"] == "the reference (yours is not written yet)"
     mine, right = drawn_masks(attempted("l04.visible", lambda query, key, *_: key <= query))
@@ -64,12 +64,6 @@ def test_masks_and_bytes_are_drawn_whatever_was_answered():
     assert mine["mask"][9] == [True] * 10 + [False] * 4
     [strange] = drawn_masks(attempted("l04.visible", lambda *_: "maybe"))
     assert "cannot be drawn" in strange["note"]
-    for answer, said in (
-        (not_written, "Once you have written"),
-        (lambda tensors: "many", "does not count these steps yet"),
-        (sliding_window.live_bytes, "| 640 | 12,800 |"),
-    ):
-        assert said in live_bytes_table(attempted("l04.live_bytes", answer), storage_story)
 
 
 # ---- lesson 4b -----------------------------------------------------------------------------------
@@ -87,7 +81,7 @@ def test_what_lesson_4b_measures_is_what_it_says(notebooks: Notebooks):
     assert young[0] > "70%" and abs(float(young[5])) < 0.02
     kept = {what: float(loss[0]) for what, loss in visit.table("heaviest").items()}
     assert kept["the last 16 and the 16 heaviest"] * 2 < kept["the last 32"]
-    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=64))
+    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=64))
     engine = Engine(small, EngineConfig(sliding_window=20))
     trace = engine.run([(0, Request(0, encode("x" * 56), 9))])
     assert max(step.kv_after for step in trace.steps) == 20

@@ -1,9 +1,12 @@
-"""Behind lessons 5 and 5b: what they draw of any answer."""
+"""Behind lessons 5 and 5b: what they draw of any answer, and the numbers in their prose."""
 
 import statistics
+from pathlib import Path
 
 import pytest
+from answers import worked
 
+from course import saved_answers as answers
 from course.attempt import Attempt
 from course.lesson_data.l05_policy import (
     REPORT_AND_VOICE,
@@ -13,20 +16,35 @@ from course.lesson_data.l05_policy import (
     sweep,
     your_slack,
 )
-from course.lesson_data.l05_victims import under_load, victim_decisions, victims_by, without_rule_1
+from course.lesson_data.l05_victims import (
+    starving,
+    under_load,
+    victim_decisions,
+    victims_by,
+    without_rule_1,
+)
+from course.lesson_data.l05b_ladder import cells, yours_by_load
 from course.registry import exercise
 from nanogpt.figures.drawing import named_curves
 from nanogpt.slo import policy
-from nanogpt.slo.load import two_tier_load
+from nanogpt.slo.load import POST_COST, two_tier_load
+from nanogpt.slo.predictor import fit_polynomial
 from nanogpt.slo.variants import (
     BATCHED,
     BATCHED_WITHOUT_RULE_1,
+    FORK,
+    SEEN,
     SUSPENDED,
     UNPREEMPTED,
     doomed_pair,
+    starved,
 )
 
 pytestmark = pytest.mark.process
+LESSON_5, LESSON_5B = (
+    " ".join(Path(f"lessons/{stem}.py").read_text(encoding="utf-8").split())
+    for stem in ("l05_slo_policy", "l05b_repair_ladder")
+)
 
 
 def attempted(exercise_id, function):
@@ -37,11 +55,80 @@ def not_written(*_):
     raise NotImplementedError
 
 
-def test_the_fit_that_the_lesson_shows_is_the_line_that_is_drawn():
-    chart, said = fitted()
-    assert list(named_curves(chart)) == ["measured", "the line", "a cubic"]
+def ttft_ms(run, request):
+    return (run.results[request].first_token_us - run.arrivals[request].arrival_us) / 1000
+
+
+# ---- the numbers in the prose --------------------------------------------------------------------
+
+
+def test_the_prose_says_what_the_fits_and_the_runs_give():
+    assert list(named_curves(fitted())) == ["measured", "the line", "a cubic"]
     line = statistics.linear_regression(*zip(*sweep(), strict=True))
-    assert f"{line.slope / 1000:.4f} ms per token and {line.intercept / 1000:.2f} ms" in said
+    assert f"{line.slope / 1000:.4f} ms per token and {line.intercept / 1000:.2f} ms" in LESSON_5
+    for degree, words in ((1, "It explains {:.4f}"), (3, "a cubic explains {:.4f}")):
+        assert words.format(fit_polynomial(sweep(), degree).r_squared) in LESSON_5
+    alone, stopped = (simulated(REPORT_AND_VOICE, each) for each in (UNPREEMPTED, BATCHED))
+    report, voice = ([ttft_ms(run, each) for run in (alone, stopped)] for each in (0, 1))
+    assert (
+        f"TTFT rises from {report[0]:g} to {report[1]:g} ms, by **{report[1] - report[0]:g} ms"
+        in LESSON_5
+    )
+    assert f"falls from {voice[0]:g} to {voice[1]:g} ms" in LESSON_5
+    assert f"{stopped.passes[0].duration_us / 1000:g} ms of work are thrown away" in LESSON_5
+    for run, number in (
+        (starving(), "are {} preemptions"),
+        (simulated(starved(12), BATCHED), "is {} preemption"),
+    ):
+        assert number.format(run.num_preemptions) in LESSON_5
+        assert f"after {ttft_ms(run, 0) / 1000:.2f} s" in LESSON_5
+        assert f"{run.wasted_share:.0%}".replace("%", " %") in LESSON_5
+    for chunk in (512, 128):
+        most_us = 4000 * POST_COST.a_us + -(-4000 // chunk) * POST_COST.c_us
+        gap_us = POST_COST.c_us + chunk * POST_COST.a_us
+        row = f"chunks of {chunk} | 726 ms | {most_us / 1000:,.0f} ms, ×{most_us / 726_317:.2f} |"
+        assert f"{row} {gap_us / 1000:.0f} ms |" in LESSON_5
+    looks = [len(simulated(REPORT_AND_VOICE, each).decisions) for each in (FORK, SEEN)]
+    assert (
+        "decides on {} preemptions when it reads the snapshot, and on {}".format(*looks)
+        in LESSON_5B
+    )
+
+
+def test_the_prose_says_what_the_ladder_recorded():
+    at = {(each["variant"], each["requests_per_s"]): each for each in cells()}
+    urgent, generous = (
+        {key: f"{each[tier]['mean']:.0f}" for key, each in at.items()}
+        for tier in ("urgent", "generous")
+    )
+    everyone = {
+        k: f"{0.2 * e['urgent']['mean'] + 0.8 * e['generous']['mean']:.0f}" for k, e in at.items()
+    }
+    for variant in ("control", "unpreempted", "batched", "suspended"):
+        row = " | ".join(
+            f"{urgent[key]} / {generous[key]}, **{everyone[key]}**"
+            for key in ((variant, rate) for rate in (2, 4, 6, 8, 10))
+        )
+        assert row in LESSON_5B
+    seen = at["seen", 4]
+    for words in (
+        f"without preemption | {urgent['control', 4]} % | {generous['control', 4]} % | 0 |",
+        f"as published | {urgent['fork', 4]} % | {generous['fork', 4]} % | 0 |",
+        f"Urgent {urgent['seen', 4]} %, generous {generous['seen', 4]} %",
+        f"A run has {seen['num_preemptions']:.0f} preemptions, and {seen['wasted_percent']:.0f} %",
+        f"SLO-aware batches | {urgent['unpreempted', 4]} % |",
+        f"**{urgent['batched', 4]} %**; with suspended passes **{urgent['suspended', 4]} %**",
+        f"{urgent['unpreempted', 10]} % of the urgent and {generous['unpreempted', 10]} % of the",
+        f"it is {urgent['suspended', 10]} % and {generous['suspended', 10]} %.",
+        f"{everyone['unpreempted', 10]} % are in time without preemption and "
+        f"{everyone['suspended', 10]} %",
+        f"{urgent['batched', 4]} % of the urgent requests are in time with Rule 1, and "
+        f"{urgent['batched-no-rule-1', 4]} % without it",
+    ):
+        assert words in LESSON_5B
+
+
+# ---- any answer ----------------------------------------------------------------------------------
 
 
 def test_slack_is_drawn_by_the_learners_function_or_not_at_all():
@@ -67,7 +154,7 @@ def test_a_run_that_goes_on_for_ever_or_fails_ends_in_a_sentence():
 
     rule = victims_by(either)
     said = simulated(doomed_pair(), BATCHED_WITHOUT_RULE_1, most=50, select_victim=rule)
-    assert said == "**The run was stopped** after 50 preemptions: hardly a request got done."
+    assert said == "**The run was stopped** after 50 preemptions, with hardly a request done."
     assert passes(said) == said
     broken = simulated(REPORT_AND_VOICE, BATCHED, slack=lambda *_: 1 / 0)
     assert broken.startswith("**The run stopped:** ") and "ZeroDivisionError" in broken
@@ -86,3 +173,28 @@ def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():
     said = under_load(load, attempts, variants)
     assert "`select_victim` came from you and `slack` from the reference." in said
     assert "differs first in pass" in said
+
+
+CHARGES_ALL = """\
+def slack(now, deadline, total, done, a, c):
+    return deadline - now - (a * total + c)
+"""
+RANDOMLY = "def edf_score(slack, time_to_deadline):\n    return 'soon'\n"
+
+
+def test_a_wrong_answer_to_lesson_5_shows_in_the_runs_of_lesson_5b(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(tmp_path))
+    ids = ("l05.slack", "l05.edf_score", "l05.select_victim")
+    batch = attempted("l05.slo_batch", worked("l05.slo_batch"))
+    assert answers.newest_answers(*ids) == {}
+    answers.save("l05.slack", CHARGES_ALL, passed=False)
+    earlier = answers.newest_answers(*ids)
+    load = two_tier_load(seed=0, requests_per_s=4, duration_s=10)
+    said = under_load(load, {"slo_batch": batch}, (BATCHED,), earlier)
+    assert "Your saved functions of lesson 5: `slack`." in said
+    assert "differs first in pass" in said
+    chart = yours_by_load(batch, earlier)
+    assert list(named_curves(chart)) == ["without preemption", "the reference", "yours"]
+    answers.save("l05.edf_score", RANDOMLY, passed=False)
+    said = yours_by_load(batch, answers.newest_answers(*ids))
+    assert said.startswith("The run with your functions stopped: ") and "edf_score" in said

@@ -12,22 +12,23 @@ from answers import worked
 from notebooks import FILES, STEMS, Notebooks
 from tiers import some
 
-from course.lesson_map import find_lesson
+from course.lesson_map import LESSONS, find_lesson
 from course.registry import lesson_exercises
-from nanogpt import Trace
-from nanogpt.experiments.trace_metrics import summary
+from nanogpt.clock import LARGE_GPU
+from nanogpt.experiments.trace_metrics import request_metrics
 
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in FILES}
 # Predictions that nothing on the page has to wait for: only their own reveals answer them.
 NOTHING_ANSWERS = {
-    "l02.tie",
     "l02.place",
     "l03.harmless",
     "l04.position_64",
     "l05.price",
+    "l05.never_read",
     "l06.late_abort",
     "l06.exhibit_a",
     "l06.exhibit_b",
+    "l09.baseline",
 }
 # What a lesson's prose relies on, as its own runs must show it.
 CLAIMS: dict[str, list[str]] = {
@@ -36,52 +37,56 @@ CLAIMS: dict[str, list[str]] = {
         "3 354 11.0 ms 0.6 ms 0.6 ms 0.6 ms",
         "0 28 1.7 ms 0.5 ms 11.0 ms 1.0 ms",
     ],
+    "l01_chunked_prefill": [
+        "whole prompts 304 ×1.00 54.3 ms ×1.00 205.7 ms",
+        "chunks, budget 8 262 ×0.86 77.9 ms ×1.44 5.6 ms",
+        "chunks, budget 16 342 ×1.13 56.5 ms ×1.04 8.4 ms",
+        "chunks, budget 32 347 ×1.14 56.7 ms ×1.04 15.3 ms",
+        "chunks, budget 128 317 ×1.04 54.8 ms ×1.01 64.4 ms",
+        "1 layer, random weights 0 0 2 layers, random weights 0 0.019",
+    ],
     "l02_scheduling": [
-        "34 computed, 10 sampled.",
-        "Its text is the same as that of an undisturbed run.",
-        "request 3 takes 42 steps instead of 19, and request 4, which came after it, 16",
-        "recomputed are 60 tokens instead of 81",
+        "194 of the computed tokens were recomputed ones.",
         "Preempted IDs: [0]",
         "KV cache length: 19 ✓",
     ],
     "l02b_waiting": [
-        "20.4 and 47, 24.5 and 47, 27.0 and 47. ",
-        "16.4 and 63, 15.4 and 87, 14.7 and 135.",
+        "earlier arrival first 20.4, 47 24.5, 47 27.0, 47",
+        "fewer tokens left first 16.4, 63 15.4, 87 14.7, 135",
+        "strict priority 10.0 steps ageing, 20 steps a level 12.7 steps",
     ],
     "l03_interleaving": [
-        "Four rows of 8 are 32 tokens for 11 useful ones",
-        "the oracle's texts, holds.",
-        "338 useful tokens, 871 computed (39%)",
+        "30 model calls in 30 steps.",
     ],
     "l03b_packing": [
-        "30 338 871 all six the oracle's",
-        "one, packed packed 30 338 338 all six the oracle's",
-        "one, packed, one mask single_mask 30 338 338 all six the oracle's",
+        "30 338 871 all six equal the oracle's",
+        "one, packed packed 30 338 338 all six equal the oracle's",
+        "one, packed, one mask single_mask 30 338 338 all six equal the oracle's",
+        "12.2 ms, ×1.00",
         "51.7 ms, ×4.23",
-        "8 rows of 200 are 1,600 tokens, 207 of them useful",
-        "63 beside 4",
     ],
     "l04b_window_quality": [
         "2.75. The window adds 1.42 nats, and at 60% of the positions",
         "Even W = 128 adds 0.54.",
         "20 back: 0.15, 32 back: 3.7e-06, 33 back: 0",
         "layer 0 +1.32, layer 1 +0.00, layer 2 +0.28, layer 3 +0.04",
+        "the window then adds 0.78 nats and not 1.42.",
+        "when only layer 0 keeps them, the window adds 0.80.",
+        "+1.171 85% → 50%",
         "1.30, against 1.24 with the full context and 2.82 under the window",
     ],
-    "l05_slo_policy": ["chunks of 128 726 ms 1,784 ms, ×2.46 56 ms"],
-    "l05b_repair_ladder": ["200 tokens + 300 + 300 + 300 120 ms missed"],
     "l07_blocks": [
         "All six texts equal those of the oracle generate() , token for token",
-        "Prefills computed 180 tokens; 112 more were found in blocks.",
+        "Prefills computed 180 tokens; 112 more were found in cached blocks.",
         "slots 5,120 7,680",
         "blocks of 16, yours 800 992",
         "1,088 1,344",
-        "Counted over a run of 24 requests on this engine: 11%",
     ],
     "l10_capstone": [
+        "HTTP/1.1 200 OK",
         "All six texts are the oracle's",
-        "12 clients at once, room for 5",
-        "The other three texts are the oracle's.",
+        "200 its whole text",
+        "60 of 60 the oracle's",
     ],
 }
 
@@ -132,6 +137,29 @@ def test_a_notebook_names_the_language_of_its_code_and_neither_marimo_s_ui_nor_a
         assert "" not in re.findall(r"^ *```(.*)$", text, re.MULTILINE)[::2], stem
         assert re.findall(r"mo\.(?:ui|callout)\b", text) == [], stem
         assert re.findall(r"(?<![\w.])/(?:work|root|tmp|home|Users)/\S*", text) == [], stem
+
+
+INTRODUCED = {
+    "packed": "3b", "sliding window": "4", "slack": "5", "repair ladder": "5b",
+    "tensor parallel": "6", "block table": "7", "prefix hit": "7", "shared prefix": "7",
+    "draft token": "8", "rejection sampling": "8", "router": "9", "fleet": "9",
+}  # fmt: skip
+"""The lesson that introduces a term. What other engines do (the last section) may name more."""
+
+
+def test_no_lesson_uses_a_term_that_a_later_one_introduces():
+    order = [lesson.number for lesson in LESSONS]
+    for lesson in LESSONS:
+        prose = TEXTS[lesson.stem].partition("## The same in vLLM and SGLang")[0]
+        for paragraph in prose.split("\n\n"):
+            if not re.search(r"[Ll]essons? \d", paragraph):
+                early = {
+                    term: first
+                    for term, first in INTRODUCED.items()
+                    if order.index(lesson.number) < order.index(first)
+                    and re.search(rf"\b{term}", paragraph, re.I)
+                }
+                assert early == {}, (lesson.stem, paragraph)
 
 
 def test_the_exercises_of_a_lesson_are_the_registry_s_with_a_task_before_each_stub():
@@ -192,7 +220,7 @@ def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom_unsolved_and_so
     assert exported.statuses == dict.fromkeys(ids, "not_started")
     assert path.stem not in STEMS or exported.num_widgets > 0
     assert exported.solved == dict.fromkeys(ids, "passed")
-    if any(item.part for item in exercises):
+    if any(item.is_policy for item in exercises):
         only_unsolved = sentences(exported.texts) - sentences(notebooks.solved(path.stem).texts)
         assert any(re.search(r"\breference\b", text) for text in only_unsolved)
 
@@ -202,13 +230,16 @@ def sentences(texts: list[str]) -> set[str]:
 
 
 @pytest.mark.process
-def test_chunks_shrink_gaps_cost_ttft_and_gain_throughput_only_on_the_gpu(notebooks: Notebooks):
-    """What the first prediction of lesson 1 reveals."""
+def test_what_lesson_1_says_of_chunks_their_price_and_a_late_arrival(notebooks: Notebooks):
     names = notebooks.solved("l01_chunked_prefill").names
-    traces = {name: value for name, value in names.items() if isinstance(value, Trace)}
-    runs = {name: summary(trace) for name, trace in traces.items()}
-    for machine, more_tokens_per_s in (("gpu", True), ("cpu", False)):
-        whole, chunks = runs[f"whole_{machine}"], runs[f"chunked_{machine}"]
-        assert chunks.worst_itl_us * 5 < whole.worst_itl_us
-        assert chunks.mean_ttft_us > whole.mean_ttft_us
-        assert (chunks.tokens_per_s > whole.tokens_per_s) is more_tokens_per_s
+    works = [work for step in names["chunked_gpu"].steps for work in step.work]
+    assert len([each for each in works if (each.request_id, each.kind) == (4, "prefill")]) == 15
+    on_cpu = names["on_cpu"]
+    assert all(run.tokens_per_s <= on_cpu["whole prompts"].tokens_per_s for run in on_cpu.values())
+    starts = []
+    for trace in (names["late"], names["on_time"]):
+        steps = [step for step in trace.steps if any(work.request_id == 2 for work in step.work)]
+        starts.append((steps[0].step, round(request_metrics(trace, 2).ttft_us / 1000, 1)))
+    assert starts == [(27, 133.4), (3, 5.3)]
+    costs = {n: LARGE_GPU.step_us(n, 4) - LARGE_GPU.step_us(0, 4) for n in (4, 8, 16, 32)}
+    assert costs == {4: 0, 8: 0, 16: 3520, 32: 11712}

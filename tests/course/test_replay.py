@@ -116,6 +116,6 @@ def texts(name: str, policies: Policies = Policies()) -> list[list[int]]:
 def test_an_engine_with_right_answers_writes_the_reference_s_texts(
     name: str, data: st.DataObject
 ) -> None:
-    of_policies = [e for e in map(exercise, IDS) if e.part in Policies.__dataclass_fields__]
-    policies = {e.part: Policy(data.draw(st.sampled_from(list(e.right)))) for e in of_policies}
+    of_policies = [e for e in map(exercise, IDS) if e.is_policy]
+    policies = {e.name: Policy(data.draw(st.sampled_from(list(e.right)))) for e in of_policies}
     assert texts(name, Policies(**policies)) == texts(name)

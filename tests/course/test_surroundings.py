@@ -12,7 +12,8 @@ from marimo_texts import cell, notebook, stub
 from notebooks import EMPTIED
 from tiers import some
 
-from course import answers, progress
+from course import progress
+from course import saved_answers as answers
 from course.__main__ import main
 from course.jupyter.convert import to_lesson, to_notebook
 from course.source.cutting import read_cells, read_notebook

@@ -22,7 +22,6 @@ from nanogpt.policies.blocks import (
     CachedBlock,
     allocate,
     block_hashes,
-    copy_on_write,
     evict_order,
     free_table,
     longest_match,
@@ -69,12 +68,6 @@ def test_the_longest_match_ends_at_a_gap_and_leaves_a_token_to_compute():
     assert longest_match(["x", "a"], cached, 99, 16) == ([], 0)
     found = {n: longest_match(["a", "b"][: n // 16], cached, n, 16)[1] for n in (33, 32, 16, 1)}
     assert found == {33: 32, 32: 16, 16: 0, 1: 0}
-
-
-def test_only_a_block_that_another_table_names_is_copied_before_a_write():
-    assert copy_on_write([5, 2], [0, 0, 1, 0, 0, 3], 1, [9]) == ([5, 2], None)
-    assert copy_on_write([5, 2], [0, 0, 2, 0, 0, 3], 1, [9, 8]) == ([5, 9], (2, 9))
-    assert copy_on_write([5, 2], [0, 0, 1, 0, 0, 3], 0, [9]) == ([9, 2], (5, 9))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 4)), max_size=9))
@@ -172,18 +165,6 @@ class SharedBlocks(RuleBasedStateMachine):
         if hit:
             self.cache.attach(new, hit)
             self.computed[new] = hit.num_tokens
-
-    @precondition(lambda self: 0 < len(self.computed) < 4)
-    @rule(pick=PICK, more=TEXTS)
-    def a_request_is_forked(self, pick: int, more: list[int]) -> None:
-        parent = self.pick(pick)
-        text = self.requests[parent].prompt_tokens[: self.computed[parent]] + more
-        child = self.add(text, self.requests[parent].cache_salt)
-        self.cache.free(child)
-        self.cache.fork(parent, child)
-        self.computed[child] = self.computed[parent]
-        for each in (child, parent):  # the last block is full, or the first to write gets a copy
-            self.compute(each, 1, fails=False)
 
     @precondition(lambda self: self.computed)
     @rule(pick=PICK, num_new=st.integers(1, 6), fails=st.booleans(), rejected=st.integers(0, 3))

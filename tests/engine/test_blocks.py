@@ -370,7 +370,6 @@ def test_the_record_says_what_happened_to_the_pool_and_is_json():
     assert first["blocks"] == {
         "block_size": 4, "num_blocks": 6, "tables": [[0, [0, 1]]], "idle": [], "allocated": [0, 1],
         "freed": [], "evicted": [], "published": [[0, block_hashes(prompt, 4, "")[0]]],
-        "copied": [],
     }  # fmt: skip
     assert last["blocks"]["tables"] == [] and last["blocks"]["idle"] == [1, 0]
     assert last["blocks"]["freed"] == [0, 2]

@@ -1,4 +1,4 @@
-"""The engine by hand: small runs step by step, and steps and parts that fail and leave no trace."""
+"""The engine by hand: small runs step by step, and failures that leave no trace."""
 
 import contextlib
 import copy
@@ -265,7 +265,7 @@ def test_a_request_whose_logits_are_never_finite_is_aborted_and_the_others_are_s
 
 
 class Breaking:
-    """A part that raises once it has been called so many times; None: never."""
+    """A policy that raises once it has been called so many times; None: never."""
 
     def __init__(self, reference: Callable[..., Any]) -> None:
         self.reference = reference
@@ -279,7 +279,7 @@ class Breaking:
         return self.reference(*args)
 
 
-STORE = ("allocate", "evict_order", "copy_on_write", "free_table", "block_hashes")
+STORE = ("allocate", "evict_order", "free_table", "block_hashes")
 FIELDS: dict[str, dict[str, Any]] = {
     **{name: {"executor": "fused"} for name in ("prepare_inputs", "full_mask", "split_kv")},
     "pack": {"executor": "single_mask"},

@@ -1,4 +1,4 @@
-"""Preemption and waiting in the engine, worked out by hand; and the posts' bugs, as parts."""
+"""Preemption and waiting in the engine, worked out by hand; and the posts' bugs, as policies."""
 
 import dataclasses
 from typing import Any
@@ -104,7 +104,7 @@ def test_nothing_is_pushed_out_for_a_head_that_still_cannot_start_or_can_already
     assert "preempted to let request 2 start" not in reasons
 
 
-# ---------------------------------------------------------------- the posts' bugs, as parts
+# ---------------------------------------------------------------- the posts' bugs, as policies
 
 
 def longest_admitted(running: Any) -> int:

@@ -1,4 +1,4 @@
-"""The engine under a window: what is counted is what is held, and what wrong parts do to it."""
+"""The engine under a window: what is counted is what is held, and what wrong policies do to it."""
 
 from typing import Any
 

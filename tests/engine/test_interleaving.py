@@ -1,4 +1,4 @@
-"""One forward per step: how many there are, what padding must not do, the post's bugs as parts."""
+"""One forward per step: how many there are, what padding must not do, the post's bugs."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -291,7 +291,7 @@ def test_a_draft_that_is_missing_no_law_or_cannot_be_verified_is_refused():
 
 
 def test_the_story_tells_each_draft_with_the_chances_that_decided():
-    from course.lesson_data.l08_judged import story
+    from course.lesson_data.l08_drafts import story
 
     config = EngineConfig(token_budget=64, num_draft_tokens=4, temperature=1.0, seed=2)
     request, draft = Request(5, prompt_of(1, 9), 20), TrigramDraft.load()

@@ -10,9 +10,6 @@ import pytest
 import torch
 
 from nanogpt import planning
-from nanogpt.config import ModelConfig
-from nanogpt.kv_cache import KVCache
-from nanogpt.outputs import Row
 from nanogpt.policies import Policies
 from nanogpt.policies.fusing import full_mask, pack, prepare_inputs, split_kv
 from nanogpt.policies.queueing import ResumeState
@@ -63,7 +60,6 @@ WORSE: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
     "free_table": ((COUNTS, [0, 1]), (), []),
     "block_hashes": (([1, 2, 3], 2, ""), ["the same for all"], ["the same for all"]),
     "longest_match": ((["a", "b"], {"a": 3, "b": 4}, 9, 2), [[4], 2], ([4], 2)),
-    "copy_on_write": (([0, 1], COUNTS, 1, [3]), [[0, 1], None], ([0, 1], None)),
     "evict_order": ((CACHED,), [2], [2]),
 }  # fmt: skip
 ASKED_FOR_MANY = {"visible": mask_of_pairs, "rolling_buffer_index": indices_of}
@@ -176,10 +172,6 @@ def test_a_policy_that_empties_the_lists_it_is_given_changes_nothing_outside(nam
         ("longest_match", [1], "(different cached blocks, their tokens"),
         ("longest_match", ([3, 3], 4), "different cached blocks"),
         ("longest_match", ([3], 1), "2 each, fewer than 9 in all"),
-        ("copy_on_write", [[1, 1], None], "the table [0, 1] but for its block number 1"),
-        ("copy_on_write", [[0, 2], None], "one of the free blocks [3]"),
-        ("copy_on_write", [[0, 1], [1, 3]], "to the table's new one"),
-        ("copy_on_write", [[0, 3], [3, 1]], "to the table's new one"),
         ("evict_order", [0, 0], "different blocks out of [0, 2], which no table names"),
         ("evict_order", [1], "which no table names"),
     ],
@@ -195,7 +187,6 @@ def test_an_illegal_answer_is_refused_with_the_policy_the_value_and_the_limit(na
         ("admit", "admit", (VIEW, 0, None, 8, 8), "the batch is full (8 of 8)"),
         ("admit", "admit", (VIEW, 7, 10, 1, 8), "7 KV tokens in use + 4 to compute > 10"),
         ("longest_match", ([3], 2), (["a"], {"a": 3}, 2, 2), "fewer than 2 in all"),
-        ("copy_on_write", ([3], (0, 3)), ([0], COUNTS, 0, []), "one of the free blocks []"),
     ],
 )
 def test_an_answer_that_is_illegal_for_this_call_is_refused(name, answer, args, words):
@@ -209,33 +200,3 @@ def test_rules_of_single_positions_are_asked_for_many():
         assert torch.equal(mask_of(*pairs, *rule), window_mask(*pairs, *rule))
     assert mask_of_pairs(Policies().visible) is window_mask
     assert indices_of(lambda p, window, sinks: p % 4)([0, 5, 6, 7], 3, 1) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("answer", "parents", "childs"),
-    [
-        (lambda table, *_: (table, None), [5.0, 9.0], [5.0, 9.0]),  # never copies: both see it
-        (lambda table, counts, i, free: ([*table[:i], free[0]], None), [5.0, 0.0], [0.0, 9.0]),
-    ],
-    ids=["writes into the shared block", "takes an empty block"],
-)
-def test_a_copy_on_write_that_is_wrong_acts(answer: Any, parents: Any, childs: Any):
-    config = ModelConfig(num_layers=1, num_heads=1, num_channels=2, max_model_len=8)
-    policies = validated(Policies(copy_on_write=answer), ANSWERS)
-    cache = KVCache(config, 4, 2, torch.float64, torch.device("cpu"), policies, num_lanes=2)
-    cache.reserve(0)
-
-    def write(request_id: int, number: float) -> None:
-        kv = torch.full((1, 1, 2), number).double()  # (N, H, D)
-        rows = [Row(request_id, [0], [0], 0, False, [])]
-        cache.allocate(rows)
-        cache.write(0, cache.slot_mapping(rows), kv, kv)
-        cache.commit(request_id, 1)
-
-    write(0, 5.0)
-    cache.fork(0, 1)
-    write(1, 9.0)
-    cache.commit(0, 1)  # counts what lies behind its own token
-    seen = [cache.gather(i, 0)[0][0, :, 0].tolist() for i in (0, 1)]
-    assert seen == [parents, childs]
-    cache.check()

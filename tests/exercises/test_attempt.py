@@ -7,7 +7,8 @@ import shutil
 import pytest
 from answers import worked
 
-from course import answers, progress
+from course import progress
+from course import saved_answers as answers
 from course.__main__ import main
 from course.attempt import attempt, exhibit
 from course.calling import jobs
@@ -232,7 +233,7 @@ def test_passed_answers_become_parts_and_the_others_are_the_reference():
     assert policies.plan_step is REFERENCE.plan_step
     mine = {part for part, owner in whose.items() if owner == "yours"}
     assert mine == {"chunk_mask", "chunk_inputs"}
-    assert sentence == f"2 of {len(whose)} parts are yours; the others are the reference."
+    assert sentence == f"2 of {len(whose)} policies are yours; the others are the reference."
     assert answers.load_policies("l01_chunked_prefill").whose == {}  # only of earlier lessons
 
 

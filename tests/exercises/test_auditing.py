@@ -15,8 +15,8 @@ from rich.console import Console
 from support import ROOT
 
 from course.__main__ import main
+from course.audit.audit_command import show
 from course.audit.auditing import Audit, Count, audit
-from course.audit.command import show
 from course.audit.mutants import marked, mutants
 from course.audit.variants import VARIANTS, Variant
 from course.harness import Failure
@@ -66,7 +66,7 @@ def test_a_right_answer_that_fails_is_found_and_nothing_is_made_of_it() -> None:
     assert found.right == Count(6, 8)
     assert found.mutants is None and found.weakened is None
     assert len(found.findings) == 1
-    assert found.findings[0].startswith("a right answer fails: half, seed 0: The chunk is ")
+    assert found.findings[0].startswith("a right answer fails: half, seed 0: ")
 
 
 @pytest.mark.process
@@ -126,7 +126,7 @@ def test_a_lesson_is_audited_from_end_to_end_and_a_finding_is_the_status(
 ) -> None:
     item = exercise("l04.compare_logits")
     lax = dataclasses.replace(item, equivalent_mutants={"no such line": "none"})
-    monkeypatch.setattr("course.audit.command.exercise", lambda exercise_id: lax)
+    monkeypatch.setattr("course.audit.audit_command.exercise", lambda exercise_id: lax)
     assert main(["audit", "l04b", "--seeds", "3"]) == 1
     lesson, _, row, *findings = capsys.readouterr().out.splitlines()
     assert lesson.startswith("l04b_window_quality: ")

@@ -11,11 +11,11 @@ from answers import worked
 
 from course import progress
 from course.__main__ import main
-from course.answers import source_of
 from course.attempt import save_attempt
 from course.overview import overview
 from course.prediction import predict
 from course.report import Report
+from course.saved_answers import source_of
 
 EXERCISES = "progress/exercises"
 

@@ -62,7 +62,7 @@ def test_a_task_s_card_says_signature_rules_and_a_worked_case():
         [7],
     )
     card = TaskCard(replace(exercise("l00.next_inputs"), task=contract), "0.1")._repr_html_()
-    assert "Exercise 0.1 · What the model still has to see</h3>" in card
+    assert f"Exercise 0.1 · {exercise('l00.next_inputs').title}</h3>" in card
     assert "about 3 minutes" in card
     assert "next_inputs(tokens: list[int], num_cached: int) " in card
     assert '<span class="sng-arrow">-&gt;</span> list[int]</pre>' in card  # in one line, "->"

@@ -1,4 +1,4 @@
-"""`learn.py contest`: one's own parts, the report card, and leaderboards that are played again."""
+"""`learn.py contest`: your policies, the report card, and leaderboards that are verified."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ import pytest
 from support import need_sandbox
 
 from course.__main__ import main
-from course.answers import answer_path
 from course.calling.jobs import run
 from course.leaderboard.board import BoardEntry, board_rows, read_board, with_entry, write_board
 from course.leaderboard.contest_tables import card_sentence, contest_table
 from course.leaderboard.own_policies import ContestError, card_of, find_own, read_policies
+from course.saved_answers import answer_path
 from nanogpt.contest import bound, workload
 
 SHORTEST = """\
@@ -47,7 +47,7 @@ def shortest_first() -> Any:
 
 @pytest.fixture
 def work(learner_folder: Path) -> Path:
-    """Where the learner's own parts lie."""
+    """Where the learner's own policies lie."""
     learner_folder.mkdir()
     return learner_folder
 
@@ -60,7 +60,7 @@ def contest(*words: object) -> int:
 def test_with_nothing_passed_the_reference_plays_and_it_says_so(work: Path, capsys: Any):
     assert contest() == 0
     said = capsys.readouterr().out
-    assert "No part is yours yet, so the reference plays" in said
+    assert "No policy is yours yet, so the reference plays" in said
     assert "12 of 24 promises" in said and "no schedule can keep more than 20" in said
     rows = [line.split() for line in said.splitlines() if line.strip().startswith(("mine", "ref"))]
     assert rows == [["reference", "12", "12"], ["mine", "12", "12"]]
@@ -87,7 +87,13 @@ def test_a_file_of_parts_plays_and_comes_before_passed_answers(work: Path, capsy
     mine = said["rounds"][0]["scores"]["mine"]
     assert said["policies"] == ["plan_step"] and not said["stopped"]
     assert mine["points"] == len(mine["kept"]) == 18
-    brought = {"part": "plan_step", "workload": "documents", "alone": 6, "among": 6, "problem": ""}
+    brought = {
+        "policy": "plan_step",
+        "workload": "documents",
+        "alone": 6,
+        "among": 6,
+        "problem": "",
+    }
     assert said["report_card"] == [brought]
 
 
@@ -96,7 +102,7 @@ def test_a_file_that_cannot_play_is_refused_in_a_sentence(work: Path):
     for text, words in (
         (
             "def priority_key(:\n",
-            "defines no part; it takes functions called priority_key, plan_step, ",
+            "defines no policy; it takes functions called priority_key, plan_step, ",
         ),
         ("priority_key = 3\n", "cannot play: `priority_key` is no function."),
         ("import nanogpt\n\ndef priority_key(*_):\n    return nanogpt.x\n", "comes from nanogpt: "),
@@ -155,7 +161,7 @@ def test_an_entry_is_played_again_contained_and_reaches_nothing(work: Path, caps
     reaching = SHORTEST.replace("    used =", f"    open({str(mark)!r}, 'w').close()\n    used =")
     (work / "contest.py").write_text(reaching)
     assert contest("--board", board, "--name", "reaches") == 0
-    mark.unlink()  # one's own parts run here
+    mark.unlink()  # one's own policies run here
     capsys.readouterr()
     assert main(["contest", "--verify", str(board)]) == 1
     said = capsys.readouterr().out
@@ -223,8 +229,8 @@ def test_the_report_card_takes_each_part_in_and_out():
         raise ZeroDivisionError
 
     card = card_of({"plan_step": shortest_first(), "assign_tokens": broken}, ["documents"], 0)
-    by_part = {each.part: each for each in card}
-    plan, record = by_part["plan_step"], by_part["assign_tokens"]
+    by_policy = {each.policy: each for each in card}
+    plan, record = by_policy["plan_step"], by_policy["assign_tokens"]
     assert (plan.alone, plan.among) == (6, 0)  # with the other one, nothing is scored at all
     assert (record.alone, record.among) == (-12, -18)
     assert "With assign_tokens a run fails: " in card_sentence(card)
@@ -234,5 +240,5 @@ def test_the_report_card_takes_each_part_in_and_out():
 def test_a_notebook_gets_the_same_as_markdown():
     said = contest_table({"plan_step": shortest_first()}, ["documents"])
     assert said.startswith("| documents | seed 0 | all |\n| --- | ---: | ---: |\n| FCFS | 6 | 6 |")
-    with pytest.raises(ValueError, match="the contest asks no part 'pack'; it asks priority_key, "):
+    with pytest.raises(ValueError, match="the contest has no policy 'pack'; it has priority_key, "):
         contest_table({"pack": shortest_first()})

@@ -209,7 +209,7 @@ def command(
 
     monkeypatch.setattr(batches, "run_elsewhere", run_here)
     monkeypatch.setattr(batches, "_own_server", lambda in_sandbox: None)
-    monkeypatch.setattr("course.grading.command.sandboxed", io.StringIO)  # it can be closed
+    monkeypatch.setattr("course.grading.grade_command.sandboxed", io.StringIO)  # it can be closed
     folder = handed_in(tmp_path / "class", [body(RIGHT), body("return 1")])
     words = ["grade", str(folder), "--out", str(tmp_path / "out"), "--lesson", "l01"]
 

@@ -71,7 +71,7 @@ def test_a_failure_of_the_grader_is_no_mark_anywhere_and_is_told_as_what_it_is()
     assert (score.points["l01.chunk_size"], score.points["l01.plan_step"]) == (1, None)
     assert (score.raw, score.total, score.penalty) == (None, None, 0)
     row = table(gradebook_csv([ADA, record, BEN], LATE))[1]
-    assert row == {"student": "Ben", LESSON: "", SCHEDULER: "3", "total": "", "out_of": "21"}
+    assert row == {"student": "Ben", LESSON: "", SCHEDULER: "3", "total": "", "out_of": "20"}
     (row,) = table(nbgrader_csv([record], LATE))
     assert (row["score"], row["raw_score"], row["max_score"]) == ("", "", "11")
     text, page = gradescope_json(record, LATE), own_page(record)
@@ -195,16 +195,16 @@ def table(text: str) -> list[dict[str, str]]:
 def test_the_gradebook_has_a_row_for_each_student_and_nbgraders_table_one_for_each_record():
     assert gradebook_csv([BEN, ADA], LATE).replace("\r\n", "\n") == (
         "\ufeffstudent,l01_chunked_prefill,l02_scheduling,total,out_of\n"
-        "Ada,3.2,0,3.2,21\n"
-        "Ben,0,3,3,21\n"
+        "Ada,3.2,0,3.2,20\n"
+        "Ben,0,3,3,20\n"
     )
     assert gradebook_csv([], Scheme()) == "\ufeffstudent,total,out_of\r\n"
     assert nbgrader_csv([BEN, ADA], LATE).replace("\r\n", "\n") == (
         "assignment,student_id,score,max_score,late_submission_penalty,raw_score,timestamp\n"
         "l01_chunked_prefill,Ada,3.2,11,0.8,4,2026-12-05T11:00:00+00:00\n"
         "l01_chunked_prefill,Ben,0,11,0,0,\n"
-        "l02_scheduling,Ada,0,10,0,0,\n"
-        "l02_scheduling,Ben,3,10,0,3,\n"
+        "l02_scheduling,Ada,0,9,0,0,\n"
+        "l02_scheduling,Ben,3,9,0,3,\n"
     )
 
 
@@ -239,7 +239,7 @@ def test_gradescope_gets_a_test_for_each_exercise_and_the_score_after_the_penalt
     assert found["output"] == "Submitted 4 days late, which costs 0.8 points."
     (test,) = found["tests"]
     assert (test["score"], test["max_score"], test["status"]) == (4, 4, "passed")
-    assert test["name"] == "l01.plan_step: Plan a step"
+    assert test["name"] == "l01.plan_step: The plan of a step"
     assert test["output"] == "Passed. 4 of 4 checks passed.\nThink."
     found = results(a_record("Ada", problem="Line 3 has an open bracket."))
     assert (found["score"], found["tests"]) == (0, [])
@@ -321,16 +321,17 @@ def test_the_counterexample_is_the_shortest_that_the_largest_group_has():
 
 
 def test_misconceptions_come_with_the_courses_sentence_and_the_most_common_first():
+    size = "l01.chunk_size"
     records = [
         wrong("Ada", 1, "made_up", "x", "One."),
-        wrong("Ben", 1, "no_return", "x", "Two."),
-        wrong("Chen", 1, "no_return", "x", "Two."),
-        wrong("Dilek", 1, "not_pairs", "x", "The one that most were told."),
-        wrong("Emeka", 1, "not_pairs", "x", "Another, made of the result."),
-        wrong("Fatima", 1, "not_pairs", "x", "The one that most were told."),
+        a_record("Ben", a_mark("failed", size, misconception="negative", idea="Two.")),
+        a_record("Chen", a_mark("failed", size, misconception="negative", idea="Two.")),
+        wrong("Dilek", 1, "over_budget", "x", "The one that most were told."),
+        wrong("Emeka", 1, "over_budget", "x", "Another, made of the result."),
+        wrong("Fatima", 1, "over_budget", "x", "The one that most were told."),
     ]
     first, second, third = tallies.misconceptions(records)
-    known = next(each for each in exercise(STEP).misconceptions if each.key == "no_return")
+    known = next(each for each in exercise(size).misconceptions if each.key == "negative")
     assert (first.idea, first.students) == ("The one that most were told.", 3)
     assert (second.belief, second.students) == (known.belief, 2)
     assert second.idea not in ("", "Two.")
@@ -359,10 +360,10 @@ def test_the_map_is_sorted_by_points_and_says_each_status_by_a_letter():
     ]
     page = class_report(records, Scheme())
     assert rows_of_map(page) == [
-        ("Zoe", "7", "–––✓––✓–––"),
-        ("Ada", "0", "–––E––––––"),
-        ("Ben", "0", "T––W––––––"),
-        ("Chen", "–", "–✓–!––––––"),
+        ("Zoe", "7", "–––✓––✓––"),
+        ("Ada", "0", "–––E–––––"),
+        ("Ben", "0", "T––W–––––"),
+        ("Chen", "–", "–✓–!–––––"),
     ]
     assert len({each.letter for each in words.STATUSES.values()}) == len(words.STATUSES)
     for status, said in words.STATUSES.items():
@@ -401,9 +402,9 @@ def test_a_students_page_tells_the_points_the_sentence_and_the_counterexample():
     said = Parsed(feedback_page("Ada", [a_record("Ada", mark)], Scheme(partial=0.5))).text
     for part in (
         "Feedback for Ada Lesson 1: Chunked prefill 0.5 of 11 points",
-        "Plan a step l01.plan_step 0.5 of 4 points Wrong result · 1 of 4 checks passed",
+        "The plan of a step l01.plan_step 0.5 of 4 points Wrong result · 1 of 4 checks passed",
         "Stopped at: two Decodes come first . got [(1, 2)]",
-        "How large a chunk l01.chunk_size 0 of 1 points Not submitted",
+        "How large is the chunk? l01.chunk_size 0 of 1 points Not submitted",
     ):
         assert part in said
     page = own_page(a_record("Ada", problem="It is empty."))

@@ -5,7 +5,6 @@ import test from "node:test";
 
 import { viewWords } from "../../widgets/static/batch_view_layout.js";
 import { sideSummary } from "../../widgets/static/batching_layout.js";
-import { poolOpening } from "../../widgets/static/block_table_layout.js";
 import { fleetOpening } from "../../widgets/static/fleet_view_layout.js";
 import { heapOpening } from "../../widgets/static/heap_stepper_layout.js";
 import { growthOpening } from "../../widgets/static/kv_growth_layout.js";
@@ -69,12 +68,6 @@ test("a ring opens where it first overwrites, or full; bytes where none is shown
   const bytes = (nbytes) => ({ storages: [{ label: "a", nbytes: 8 }], views: [{ label: "v", storage: 0, offset_bytes: 0, nbytes }] });
   assert.equal(stripOpening([bytes(8), bytes(4), bytes(2)]), 1);
   assert.equal(stripOpening([bytes(8), bytes(8)]), 0);
-});
-
-test("a pool opens where an entry is first out of sight, or where the most is stored", () => {
-  const pool = (filled, outside = []) => ({ block_size: 4, blocks: [{ owner: 0, filled, outside }] });
-  assert.equal(poolOpening([pool(1), pool(3), pool(4, [0]), pool(4, [0, 1])]), 2);
-  assert.equal(poolOpening([pool(1), pool(3), pool(2)]), 1);
 });
 
 test("votes open at the first 1, drafts at the first that is rejected", () => {

@@ -15,7 +15,7 @@ import {
 } from "../../widgets/static/prefix_tree_layout.js";
 import { decode, prefill, step } from "./trace_fixture.mjs";
 
-const NOTHING = { allocated: [], freed: [], evicted: [], published: [], copied: [] };
+const NOTHING = { allocated: [], freed: [], evicted: [], published: [] };
 const alphabet = ["a", "b", "c", "d", " ", "\n"];
 
 function pool(tables, idle, more = {}) {
@@ -109,11 +109,11 @@ test("a step is told: who starts with what, what is computed, and what became of
   assert.equal(
     poolStepWords(states, 1),
     "Request 1 starts and finds its first 2 tokens in 1 block; request 1 computes tokens 2 to 3; " +
-      "request 0 decodes; request 0 is done. Block 2 is taken; blocks 1 and 2 can be found from now on; " +
-      "no table names block 1 any more.",
+      "request 0 decodes; request 0 is done. Block 2 is allocated; blocks 1 and 2 can be found from now on; " +
+      "block 1 is freed.",
   );
-  assert.equal(poolStepWords(states, 4), "Block 0 gives way.");
-  assert.equal(poolTotalsWords(states[1]), "2 blocks in tables; 1 free but still found; 2 empty.");
+  assert.equal(poolStepWords(states, 4), "Block 0 is evicted.");
+  assert.equal(poolTotalsWords(states[1]), "2 blocks in tables; 1 free but cached; 2 empty.");
   assert.equal(poolTablesWords(states[1]), "Tables. request 1: 0, 2");
   assert.equal(poolTablesWords(states[4]), "No request has a table");
   assert.equal(blocksNamed([4, 2, 3]), "blocks 4, 2 and 3", "in the order in which they were taken");
@@ -167,7 +167,7 @@ test("what stands behind a block that gave way is there, and no prompt gets to i
   assert.equal(isReached("dd", tree, nodes), false);
   assert.equal(
     treeWords(states, nodes, 4),
-    "1 block can be found: 1 free. No prompt gets to 1 of them: what stands before them gave way.",
+    "1 block can be found: 1 free. No prompt reaches 1 of them: their parents were evicted.",
   );
 });
 

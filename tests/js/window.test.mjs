@@ -6,9 +6,6 @@ import {
 } from "../../widgets/static/attention_by_distance_layout.js";
 import { barPlaces, distanceAt } from "../../widgets/static/attention_by_distance_picture.js";
 import {
-  changedBlocks, entriesOf, longestTable, poolTotals, poolWords, requestsOf, tablesWords,
-} from "../../widgets/static/block_table_layout.js";
-import {
   fieldSizes, fieldWords, layersOf, probeWords, reachOf, rowLabel, sees, wayUp,
 } from "../../widgets/static/receptive_field_layout.js";
 import { isSliderKey } from "../../widgets/static/slider.js";
@@ -117,40 +114,6 @@ test("a step down says who can act, and how far back that is", () => {
   assert.deepEqual([0, 1, 4].map((depth) => rowLabel(field, depth)), ["logits", "layer 3", "tokens"]);
   assert.equal(fieldSizes(field, 2000).cell, 26);
   assert.equal(fieldSizes(field, 300).cell, 5.125);
-});
-
-// ---- block tables ---------------------------------------------------------------------------
-
-const block = (owner, filled, outside = []) => ({ owner, filled, outside });
-const pool = [
-  { words: "a", block_size: 4, tables: { 3: [1] }, blocks: [block(null, 0), block(3, 4)] },
-  { words: "b", block_size: 4, tables: { 3: [1, 0] }, blocks: [block(3, 2), block(3, 4, [0, 1])] },
-  { words: "c", block_size: 4, tables: { 3: [null, 0], 1: [1] }, blocks: [block(3, 2), block(1, 4)] },
-];
-
-test("requests keep the order in which they came, and the longest table its length", () => {
-  assert.deepEqual(requestsOf([...pool].slice(0, 2)), ["3"]);
-  assert.equal(requestsOf(pool).length, 2);
-  assert.equal(requestsOf(pool)[0], "3");
-  assert.equal(longestTable(pool), 2);
-});
-
-test("a block has changed when its owner or its entries have", () => {
-  assert.deepEqual(changedBlocks(pool, 0), []);
-  assert.deepEqual(changedBlocks(pool, 1), [0, 1]);
-  assert.deepEqual(changedBlocks(pool, 2), [1]);
-});
-
-test("entries are seen, outside the window, or empty", () => {
-  assert.deepEqual(entriesOf(block(3, 3, [1]), 4), ["seen", "outside", "seen", "empty"]);
-});
-
-test("the pool is told in free blocks and in entries", () => {
-  assert.deepEqual(poolTotals(pool[1]), { free: 0, used: 2, seen: 4, outside: 2, empty: 2 });
-  assert.equal(poolWords(pool[1]), "0 of 2 blocks are free; of the 8 entries lent, 4 seen, 2 behind the window, 2 empty.");
-  assert.equal(poolWords(pool[0]), "1 of 2 blocks is free; of the 4 entries lent, 4 seen.");
-  assert.equal(poolWords({ ...pool[0], blocks: [block(null, 0)] }), "Every block is free.");
-  assert.match(tablesWords(pool[2]), /request 3: given back, 0/);
 });
 
 // ---- the slider -----------------------------------------------------------------------------

@@ -53,9 +53,10 @@ def test_every_file_that_a_page_names_or_links_to_is_there():
     missing = set()
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(page)):
-            if "://" not in link and not (page.parent / link).exists():
+            on_github = "://" in link or re.match(r"\.\./\.\./(actions|deployments)/", link)
+            if not on_github and not (page.parent / link).exists():
                 missing.add((page.name, link))
-        for path in re.findall(rf"(?<![\w./-])(?:{FOLDERS})/[\w./*-]*\w", text_of(page)):
+        for path in re.findall(rf"(?<!\]\()(?<![\w./-])(?:{FOLDERS})/[\w./*-]*\w", text_of(page)):
             invented = re.search(r"NAME|_x\b|last_chunk|design/metrics", path)
             if not invented and not list(ROOT.glob(path)):
                 missing.add((page.name, path))
@@ -65,6 +66,13 @@ def test_every_file_that_a_page_names_or_links_to_is_there():
             named = set(re.findall(r"`(\w+\.py)`", text_of(page)))
             missing |= {(str(page.parent), name) for name in named - modules}
     assert missing == set()
+
+
+def test_the_readmes_example_serves_both_prompts(capsys):
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text_of(ROOT / "README.md"), re.M | re.S)
+    exec(code, {})
+    texts = capsys.readouterr().out
+    assert texts.startswith("O Romeo, ") and "\nTo be or " in texts
 
 
 def lines_of(part: str, *signs: str) -> str:
@@ -95,7 +103,7 @@ def test_the_exercise_of_the_guide_fits_its_lesson_and_judges(tmp_path: Path):
 def test_the_points_file_of_the_page_is_read_and_uses_every_key(tmp_path: Path):
     from course.grading.results.scheme import read_scheme
 
-    page = text_of(ROOT / "docs" / "instructors.md")
+    page = text_of(ROOT / "docs" / "grading.md")
     (example,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "points.toml").write_text(example, encoding="utf-8")
     read_scheme(tmp_path / "points.toml")

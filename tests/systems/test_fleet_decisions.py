@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST
-from nanogpt.fleet.decisions import apply_event, boosted_priority, route
+from nanogpt.fleet.decisions import boosted_priority, pop_live, push, remove, route
 from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
@@ -32,22 +32,22 @@ EVENTS = st.lists(
 @given(EVENTS)
 def test_the_heap_gives_out_who_is_in_the_queue_each_once_in_order_of_the_keys(events: Any):
     heap: Any = []
-    generations: Any = {}
+    newest: Any = {}
     queue: dict[int, tuple[int]] = {}
     for event in events:
-        before = (list(heap), dict(generations))
-        entries, latest, popped = apply_event(heap, generations, event)
-        assert (heap, generations) == before, "it is pure"
-        heap, generations = entries, latest
-        expected = None
         if event[0] == "push":
+            push(heap, newest, *event[1:])
             queue[event[1]] = event[2]
         elif event[0] == "remove":
+            remove(newest, event[1])
             queue.pop(event[1], None)
         else:
-            expected = min(queue, key=lambda i: (queue[i], i), default=None)
-            queue.pop(expected, None)
-        assert popped == expected
+            before = (list(heap), dict(newest))
+            popped, rest = pop_live(heap, newest)
+            assert (heap, newest) == before, "it is pure"
+            heap = rest
+            assert popped == min(queue, key=lambda i: (queue[i], i), default=None)
+            queue.pop(popped, None)
 
 
 # --- exchanged functions --------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_a_route_sees_only_workers_with_room_and_their_hits(changes: Any, seed: 
 
 def test_parts_that_do_the_same_give_the_same_run():
     policies = FleetPolicies(
-        lambda *a: apply_event(*a), lambda *a: boosted_priority(*a), lambda *a: route(*a)
+        lambda *a: pop_live(*a), lambda *a: boosted_priority(*a), lambda *a: route(*a)
     )
     changes: Any = {"num_workers": 2, "batch_size": 2, "kv_tokens": 300}
     for seed in range(3):
@@ -106,13 +106,9 @@ def test_parts_that_do_the_same_give_the_same_run():
             r"boosted_priority\(5, 0, .*\) returned 'high'; it must be a whole",
         ),
         ("route", lambda workers, hits: 7, r"route returned 7; it must be one of \[0, 1, 2, 3\]"),
-        (
-            "apply_event",
-            lambda heap, generations, event: heap,
-            r"apply_event for .* returned \[\]; it",
-        ),
-        ("apply_event", lambda h, g, e: (h, g, None), "popped nothing although 1 requests wait"),
-        ("apply_event", lambda h, g, e: (h, g, 99), "popped request 99, which is not waiting"),
+        ("pop_live", lambda heap, newest: heap, r"pop_live returned \[.*\]; it must be"),
+        ("pop_live", lambda heap, newest: (None, heap), "popped nothing although 1 requests wait"),
+        ("pop_live", lambda heap, newest: (99, heap), "popped request 99, which is not waiting"),
         ("decide", lambda snapshot: 5, r"decide returned 5; it must be \(request id, worker"),
         ("decide", lambda snapshot: (8, 0), "decide dispatched request 8, which is not wait"),
         ("decide", lambda snapshot: (0, 9), "to worker 9; the workers are"),

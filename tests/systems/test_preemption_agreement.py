@@ -196,12 +196,12 @@ def test_an_arrival_in_mid_pass_is_seen_when_it_wakes_the_monitor_or_at_the_next
         if wakes:
             monitor.wake()
         wait_for(lambda: shared.target == 3)
-        assert monitor.decision is not None and monitor.decision.target.waiter == 7
+        assert monitor.decision is not None and monitor.decision.target.candidate == 7
 
 
 def test_an_arrival_that_the_snapshot_knows_is_not_seen_twice():
     seen = with_arrivals(snapshot(3, slo(1)), [arrival(0), arrival(1), arrival(2)])
-    assert [waiter.id for waiter in seen.waiting] == [1, 2]
+    assert [request.id for request in seen.waiting] == [1, 2]
 
 
 def test_a_gate_that_fails_is_reported_to_the_engine(shared: SharedState):

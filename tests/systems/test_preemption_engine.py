@@ -130,7 +130,7 @@ def test_an_urgent_arrival_in_mid_pass_aborts_it_and_goes_next(agreement: str):
     reason = f"its pass was aborted at layer {layer}, for request 1"
     assert aborted.waits[0].reason == reason
     (record,) = engine.preemptions
-    assert (record.layer, record.waiter, record.victims) == (layer, 1, (0,))
+    assert (record.layer, record.candidate, record.victims) == (layer, 1, (0,))
     assert (record.num_layers, record.resumed_ns) == (LAYERS, None)
     assert record.begun_ns < record.written_ns < record.replied_ns
     assert plain(record)["checks"][1][0]["layer"] == 0
@@ -160,7 +160,7 @@ def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_the
 
 
 @pytest.mark.process
-def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
+def test_a_suspended_pass_sleeps_while_the_candidate_gets_its_first_token():
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
     preemption = Preemption(first_hurried, suspend=True, rank_policies=HELD)
     with engine_with(preemption) as engine:
@@ -181,10 +181,10 @@ def raise_key_error() -> str:
 
 @pytest.mark.process
 @pytest.mark.parametrize("end", [lambda: "resume", lambda: "abort", raise_key_error])
-def test_once_the_waiter_has_run_a_step_the_sleeping_pass_goes_on(
+def test_once_the_candidate_has_run_a_step_the_sleeping_pass_goes_on(
     end: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ):
-    """An abort would take back the waiter's step, which has committed."""
+    """An abort would take back the candidate's step, which has committed."""
     ways = iter([lambda: "stay_suspended", lambda: "stay_suspended", end])
     monkeypatch.setattr(preemptive_engine, "resume_or_abort", lambda *_, **__: next(ways)())
     long, urgent = Request(0, prompt(20), 2), Request(1, prompt(100, 2), 2)
@@ -271,7 +271,7 @@ def test_the_slo_policy_preempts_for_the_urgent_and_lets_it_run_alone():
         engine.arrive(other, slo_us=10**10)
         arrive_in_mid_pass(engine, urgent, slo_us=10**7)
         engine.serve()
-    assert engine.preemptions[0].waiter == 1
+    assert engine.preemptions[0].candidate == 1
     assert work_of(engine)[0] == {}
     assert_served_as_by_the_oracle(engine, [long, urgent, other])
 

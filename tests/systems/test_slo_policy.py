@@ -112,11 +112,11 @@ def test_the_doomed_sort_below_all_others_and_the_rest_by_deadline(views: list[S
 
 
 @pytest.mark.parametrize(
-    ("waiter", "runner", "victim"),
+    ("candidate", "runner", "victim"),
     [
         (seen(9, 100), seen(1, 130), 1),  # both can make it, and the margin is met
         (seen(9, 100), seen(1, 120), None),  # exactly the margin is not more than it
-        (seen(9, 10, -1), seen(1, 900), None),  # a doomed waiter, however near its deadline
+        (seen(9, 10, -1), seen(1, 900), None),  # a doomed candidate, however near its deadline
         (seen(9, 900), seen(1, 10, -1), 1),  # a doomed runner gives way to any that can make it
         (seen(9, 100, -1), seen(1, 90, -1), None),  # both doomed, though -0.010 > -0.011 · 1.2
         (seen(9, 90, -1), seen(1, 100, -1), None),
@@ -124,21 +124,23 @@ def test_the_doomed_sort_below_all_others_and_the_rest_by_deadline(views: list[S
 )  # fmt: skip
 @pytest.mark.parametrize("mode", ["conservative", "aggressive"])
 def test_the_four_cases_of_slack_signs(
-    waiter: SloView, runner: SloView, victim: int | None, mode: Any
+    candidate: SloView, runner: SloView, victim: int | None, mode: Any
 ):
-    assert select_victim(waiter, [runner], 1.2, mode) == victim
+    assert select_victim(candidate, [runner], 1.2, mode) == victim
 
 
 @given(VIEWS, SOME_VIEWS, st.floats(1, 3))
-def test_the_gate_against_its_definition(waiter: SloView, runners: list[SloView], margin: float):
+def test_the_gate_against_its_definition(candidate: SloView, runners: list[SloView], margin: float):
     fair = [each for each in runners if not each.num_preemptions]
-    beaten = [each.is_doomed or waiter.edf_score > each.edf_score * margin for each in fair]
+    beaten = [each.is_doomed or candidate.edf_score > each.edf_score * margin for each in fair]
     best = max(fair, key=lambda each: each.edf_score, default=None)
     # The most urgent of them is measured: what beats it beats them all.
-    beats_best = best is not None and (best.is_doomed or waiter.edf_score > best.edf_score * margin)
+    beats_best = best is not None and (
+        best.is_doomed or candidate.edf_score > best.edf_score * margin
+    )
     for mode, enough in (("conservative", beats_best), ("aggressive", any(beaten))):
-        victim = select_victim(waiter, runners, margin, mode)  # type: ignore[arg-type]
-        assert (victim is not None) == (not waiter.is_doomed and enough)
+        victim = select_victim(candidate, runners, margin, mode)  # type: ignore[arg-type]
+        assert (victim is not None) == (not candidate.is_doomed and enough)
         if victim is not None:
             assert victim == by_urgency(fair)[-1].id
             assert [each.edf_score for each in fair if each.id == victim] == [
@@ -165,20 +167,20 @@ def test_past_nine_tenths_of_its_layers_a_pass_refuses_and_sleeps_for_at_most_it
 
 
 @given(VIEWS, SOME_VIEWS, st.integers(1, 4000), st.floats(0, 0.5))
-def test_a_batch_is_the_longest_prefix_that_leaves_the_head_its_guard(
-    head: SloView, waiters: list[SloView], bound: int, guard: float
+def test_a_batch_is_the_longest_prefix_that_leaves_the_candidate_its_reserve(
+    candidate: SloView, waiting: list[SloView], bound: int, guard: float
 ):
-    head = dataclasses.replace(head, id=1000)
+    candidate = dataclasses.replace(candidate, id=1000)
 
     def bearable(companions: list[SloView]) -> bool:
-        tokens = head.tokens + sum(each.tokens for each in companions)
-        spare = head.time_to_deadline_us - (A * tokens + C)
-        return tokens <= bound and spare >= guard * head.slo_us
+        tokens = candidate.tokens + sum(each.tokens for each in companions)
+        spare = candidate.time_to_deadline_us - (A * tokens + C)
+        return tokens <= bound and spare >= guard * candidate.slo_us
 
-    ids = slo_batch(head, waiters, A, C, max_batch_tokens=bound, slack_reserve=guard)
-    assert ids == [1000, *(each.id for each in waiters[: len(ids) - 1])]
-    assert len(ids) == 1 or bearable(waiters[: len(ids) - 1])
-    assert len(ids) > len(waiters) or not bearable(waiters[: len(ids)])
+    ids = slo_batch(candidate, waiting, A, C, max_batch_tokens=bound, slack_reserve=guard)
+    assert ids == [1000, *(each.id for each in waiting[: len(ids) - 1])]
+    assert len(ids) == 1 or bearable(waiting[: len(ids) - 1])
+    assert len(ids) > len(waiting) or not bearable(waiting[: len(ids)])
 
 
 # --- the predictor --------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ GATED = (seen(9, 100), [seen(1, 130)], 1.2, "conservative")
         ("edf_score", lambda *_: math.inf, (1, 0), "returned inf; it must be a finite number"),
         ("select_victim", lambda *_: 5, GATED, r"None or one of \[1\]"),
         ("select_victim", lambda *_: True, GATED, "select_victim returned True"),
-        ("slo_batch", lambda *_: [1], (seen(9), [seen(1)], A, C, 9, 0.1), "begin with the head 9"),
+        ("slo_batch", lambda *_: [1], (seen(9), [seen(1)], A, C, 9, 0.1), "with the candidate 9"),
         ("slo_batch", lambda *_: [9, 9], (seen(9), [], A, C, 9, 0.1), "different ids"),
         ("slo_batch", lambda *_: [9, 4], (seen(9), [], A, C, 9, 0.1), r"out of \[9\]"),
         ("slo_batch", lambda *_: None, (seen(9), [], A, C, 9, 0.1), "returned None"),

@@ -104,7 +104,7 @@ def test_aborting_computes_everything_again_and_suspending_keeps_what_is_compute
     (decision,) = run.decisions
     assert (decision.time_us, decision.left_us, decision.layer) == (53_000, 63_000, 3)
     assert (decision.victim, decision.others, decision.refused) == (0, (), False)
-    assert decision.waiter.slack_us == 30_000
+    assert decision.candidate.slack_us == 30_000
     assert decision.runners[0].slack_us == 1_000_000 - 53_000 - (2000 - 530) * 100 - 10_000
     assert run.wasted_share == pytest.approx(63 / 303)
     late = [urgent_in_mid_pass()[0], Arrival(1, 190_000, 200, urgent=True, slo_us=60_000)]
@@ -199,7 +199,7 @@ def check_run(run: Run) -> None:
         assert decision.refused == (decision.layer > 9)
         assert decision.time_us <= decision.left_us
         assert decision.victim in {runner.id for runner in decision.runners}
-        assert not decision.waiter.is_doomed
+        assert not decision.candidate.is_doomed
         if run.variant.rule_1:
             victim = next(each for each in decision.runners if each.id == decision.victim)
             assert victim.num_preemptions == 0

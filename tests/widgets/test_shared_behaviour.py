@@ -67,9 +67,6 @@ def test_what_may_be_left_out_is_filled_in():
     ] == [None] * 3
     bare = make("BatchView", texts=None, packed=None)
     assert (bare.batch["texts"], bare.batch["packed"], bare.reference) == (None, None, None)
-    blocks = [{"owner": 3, "filled": 1}]
-    table = {"words": "So.", "blocks": blocks, "tables": {"3": [0]}, "block_size": 2}
-    assert make("BlockTable", steps=[table]).steps[0]["blocks"] == [{**blocks[0], "outside": []}]
     slots = {**samples.ring()["steps"][0], "slots": [{"position": 0}] * 8}
     assert make("StorageStrip", steps=[slots]).steps[0]["slots"][7] == {"position": 0, "new": False}
     field = make("ReceptiveField", probe=None)

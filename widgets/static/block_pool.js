@@ -1,4 +1,4 @@
-// Steps through a run's pool of blocks: tables, what is shared, and what is free but still found.
+// Steps through a run's pool of blocks: tables, shared blocks and cached blocks.
 
 import { drawBlocks } from "./block_pool_picture.js";
 import { mount, node } from "./dom.js";
@@ -28,7 +28,7 @@ function stopNote({ trace, name }) {
 
 function queueWords(state) {
   const { idle } = state.step.blocks;
-  return idle.length ? `Free but still found, first to give way: ${listed(idle)}.` : "No free block can still be found.";
+  return idle.length ? `Cached blocks, in the order of eviction: ${listed(idle)}.` : "No free block is cached.";
 }
 
 function differenceNote(difference, [mine, theirs]) {
@@ -42,8 +42,8 @@ function legend() {
     "ul", { class: "sn-legend" },
     node("li", {}, "×2: two tables name the block"),
     node("li", {}, "underlined: found, not computed"),
-    node("li", {}, "#: what a full block is found by"),
-    node("li", {}, "dashed: free but still found; 1 gives way first"),
+    node("li", {}, "#: the hash of a full block"),
+    node("li", {}, "dashed: free but cached; 1 is evicted first"),
     node("li", {}, "thick outline: changed in this step"),
   );
 }

@@ -75,7 +75,7 @@ export function poolStates(trace) {
   return { states, nodes };
 }
 
-// "empty", "held", or "cached": free, and still found by its hash.
+// "empty", "held", or "cached": free, and found by its hash.
 export function kindOf(state, block) {
   if (state.holders.has(block)) return "held";
   return state.step.blocks.idle.includes(block) ? "cached" : "empty";
@@ -83,8 +83,8 @@ export function kindOf(state, block) {
 
 // Blocks that another block, or another count of tables, stands in since the step before.
 export function changedIn(states, index) {
-  const { allocated, freed, evicted, published, copied } = states[index].step.blocks;
-  const numbers = [...allocated, ...freed, ...evicted, ...published.map(([block]) => block), ...copied.flat()];
+  const { allocated, freed, evicted, published } = states[index].step.blocks;
+  const numbers = [...allocated, ...freed, ...evicted, ...published.map(([block]) => block)];
   const before = index ? states[index - 1].holders : new Map();
   for (const [block, ids] of states[index].holders) {
     if ((before.get(block) ?? []).length !== ids.length) numbers.push(block);

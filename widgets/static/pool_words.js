@@ -38,13 +38,12 @@ function workWords(step) {
 }
 
 // What became of blocks.
-function blockWords({ allocated, freed, evicted, published, copied }) {
+function blockWords({ allocated, freed, evicted, published }) {
   const parts = [];
-  if (evicted.length) parts.push(`${blocksNamed(evicted)} ${evicted.length === 1 ? "gives" : "give"} way`);
-  if (allocated.length) parts.push(`${blocksNamed(allocated)} ${allocated.length === 1 ? "is" : "are"} taken`);
-  for (const [from, to] of copied) parts.push(`block ${from} is copied to block ${to} before it is written`);
+  if (evicted.length) parts.push(`${blocksNamed(evicted)} ${evicted.length === 1 ? "is" : "are"} evicted`);
+  if (allocated.length) parts.push(`${blocksNamed(allocated)} ${allocated.length === 1 ? "is" : "are"} allocated`);
   if (published.length) parts.push(`${blocksNamed(sorted(published.map(([block]) => block)))} can be found from now on`);
-  if (freed.length) parts.push(`no table names ${blocksNamed(sorted(freed))} any more`);
+  if (freed.length) parts.push(`${blocksNamed(sorted(freed))} ${freed.length === 1 ? "is" : "are"} freed`);
   return parts;
 }
 
@@ -62,7 +61,7 @@ export function poolTotalsOf(state) {
 export function poolTotalsWords(state) {
   const { empty, cached, held, shared } = poolTotalsOf(state);
   const some = shared ? ` (${number(shared)} in more than one)` : "";
-  return `${count(held, "block")} in tables${some}; ${number(cached)} free but still found; ${number(empty)} empty.`;
+  return `${count(held, "block")} in tables${some}; ${number(cached)} free but cached; ${number(empty)} empty.`;
 }
 
 // One step in words, without its name.

@@ -89,9 +89,9 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, aloneNote(model.get("names")), scroller,
     node(
       "ul", { class: "sn-legend" },
-      node("li", {}, "from left to right: a block, and those that were computed behind it"),
+      node("li", {}, "from left to right: a block and its children"),
       node("li", {}, "r0: the table of request 0 names it"),
-      node("li", {}, "dashed: free, but still found"),
+      node("li", {}, "dashed: free but cached"),
       node("li", {}, "thick outline: new in this step"),
     ),
   ].filter(Boolean));

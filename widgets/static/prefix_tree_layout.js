@@ -67,7 +67,7 @@ export function treeWords(states, nodes, index) {
   const parts = [];
   if (held) parts.push(`${number(held)} in tables${shared ? ` (${number(shared)} in more than one)` : ""}`);
   if (there.length > held) parts.push(`${number(there.length - held)} free`);
-  const behind = lost ? ` No prompt gets to ${number(lost)} of them: what stands before them gave way.` : "";
+  const behind = lost ? ` No prompt reaches ${number(lost)} of them: their parents were evicted.` : "";
   return `${count(there.length, "block")} can be found: ${listed(parts)}.${behind}`;
 }
 
@@ -78,7 +78,7 @@ export function treeStepWords(states, index) {
     `Request ${hit.request_id} follows the tree for ${count(hit.num_tokens / step.blocks.block_size, "block")}.`);
   const { published, evicted } = step.blocks;
   if (published.length) hits.push(`${count(published.length, "block")} can be found from now on.`);
-  if (evicted.length) hits.push(`${count(evicted.length, "block")} can be found no more.`);
+  if (evicted.length) hits.push(`${count(evicted.length, "block")} can no longer be found.`);
   return hits.join(" ") || "Nothing new.";
 }
 

@@ -126,7 +126,7 @@ function legend(spans) {
   return node(
     "ul", { class: "sn-legend" },
     swatch(box("sn-cy-pass"), "the pass that is left"),
-    spans.some((span) => span.kind === "waiter") ? swatch(box("sn-cy-waiter"), "the waiter's pass") : null,
+    spans.some((span) => span.kind === "candidate") ? swatch(box("sn-cy-candidate"), "the candidate's pass") : null,
     swatch(box("sn-cy-waits sn-cy-waits-key"), "waits for replies"),
     swatch(svg("path", { d: "M11 13v-7", class: "sn-cy-zero" }), "a rank's look, vote 0"),
     swatch(svg("path", { d: "M11 13V1", class: "sn-cy-one" }), "vote 1"),

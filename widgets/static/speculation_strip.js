@@ -152,7 +152,7 @@ function build(root, model) {
     },
   });
   const title = model.get("title");
-  const facts = [`K = ${story.num_draft_tokens}`, `temperature ${story.temperature}`];
+  const facts = [`k = ${story.num_draft_tokens}`, `temperature ${story.temperature}`];
   root.append(
     node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "",
       node("ul", { class: "sn-chips" }, ...facts.map((fact) => node("li", { class: "sn-chip" }, fact)))),

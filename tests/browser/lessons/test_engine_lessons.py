@@ -57,7 +57,7 @@ def test_a_wrong_victim_is_told_why_and_the_right_one_ends_the_livelock(lesson):
     assert number == of  # all have been let in
     twins = lesson.widget("kv-budget", "Two equal requests")
     lesson.answer(worked_source("l02.choose_victim").replace("max(", "min("))
-    expect(lesson.report("choose_victim", "failed")).to_contain_text("the largest one gives way")
+    expect(lesson.report("choose_victim", "failed")).to_contain_text("the largest key")
     lesson.answer_right("choose_victim")
     said = lesson.page.get_by_text("In this run sort_key, choose_victim came from you")
     expect(said).to_be_attached()
@@ -147,7 +147,7 @@ def test_a_batch_and_a_mask_are_drawn_as_they_were_made_and_marked_where_they_di
     expect(mask.locator(".sn-mk-differs")).to_have_count(0)  # what padding sees is free
     oracle = lesson.page.get_by_text("All six texts equal those of the oracle")
     expect(oracle.first).to_be_attached()
-    said = lesson.page.locator(".output table", has_text="what Romeo says").locator("td code")
+    said = lesson.page.locator(".output table", has_text="Romeo's text").locator("td code")
     assert len(set(said.all_text_contents())) > 1
 
 
@@ -200,7 +200,7 @@ def test_another_ring_is_as_right_as_the_reference_and_a_repaired_eviction_passe
     expect(ring).to_be_attached()
     assert press_on(ring, "Home").startswith("Position 0 goes into slot 5.")
     assert "Overwritten: 2" in press_on(ring, *["ArrowRight"] * 7)
-    runs = lesson.page.locator(".output table", has_text="held and live bytes")
+    runs = lesson.page.locator(".output table", has_text="bytes held and alive")
     expect(runs.locator("td", has_text="all equal")).to_have_count(4)
     lesson.report("evict", "failed", place=1)
     picture = lesson.widget("kv-growth", "Exhibit A, against a KV budget of 60")
@@ -220,14 +220,14 @@ def slack(now, deadline, total, done, a, c):
     return deadline - now - (a * total + c)
 """
 OUTRANKS = """\
-def exhibit_a(candidate, incumbent, margin):
+def outranks_by_margin(candidate, incumbent, margin):
     return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 """
 
 
 JOINED_BY_ALL = """\
-def slo_batch(head, waiters, a, c, max_batch_tokens, slack_reserve):
-    return [head.id, *(each.id for each in waiters)]
+def slo_batch(candidate, waiting, a, c, max_batch_tokens, slack_reserve):
+    return [candidate.id, *(each.id for each in waiting)]
 """
 
 
@@ -246,7 +246,7 @@ def test_a_wrong_slack_is_drawn_beside_the_reference_s(lesson):
 
 @in_lesson("l05b_repair_ladder")
 def test_a_batch_of_all_differs_from_the_reference_under_load(lesson):
-    compared = lesson.page.locator(".output table", has_text="preemptions, computed in vain")
+    compared = lesson.page.locator(".output table", has_text="preemptions, work thrown away")
     lesson.answer(JOINED_BY_ALL)
     lesson.report("slo_batch", "failed")
     expect(compared).to_contain_text("differs first in pass")

@@ -1,4 +1,4 @@
-"""Answers kept as source files under work/answers/, and loaded again as parts of the engine.
+"""Answers kept as source files under work/answers/, and loaded again as policies of the engine.
 
 Saving knows text only. Loading believes no file: each one is checked again before it serves.
 """
@@ -18,7 +18,7 @@ from course.calling.policies import SavedPolicy
 from course.calling.processes import own_starter
 from course.files import read_bytes, write_atomically
 from course.progress import work_folder
-from course.registry import exercises
+from course.registry import exercise, exercises
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_cells, read_notebook
 from course.source.notebook import lacks
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LoadedPolicies(NamedTuple):
-    """The engine's parts, whose each one is ("yours" or "reference"), and that in a sentence."""
+    """The engine's policies, whose each one is ("yours" or "reference"), and that in a sentence."""
 
     policies: Policies
     whose: dict[str, str]
@@ -79,40 +79,56 @@ def source_in(notebook: Notebook, name: str) -> Source:
 
 def save(exercise_id: str, source: str, *, passed: bool) -> bool:
     """Keeps an answer; returns whether it differs from the newest one kept. Raises: OSError."""
-    paths = (answer_path(exercise_id), try_path(exercise_id))
-    kept = paths[0] if passed else paths[1]
-    newest = max(paths, key=lambda path: path.stat().st_mtime_ns if path.exists() else 0)
+    kept = answer_path(exercise_id) if passed else try_path(exercise_id)
+    newest = _newest(exercise_id)
     differs = _read(newest) != source
     if differs or newest != kept:
         write_atomically(kept, source.encode())
     return differs
 
 
+def _newest(exercise_id: str) -> Path:
+    """Where the newest answer is kept, passed or not; a file that need not exist."""
+    paths = (answer_path(exercise_id), try_path(exercise_id))
+    return max(paths, key=lambda path: path.stat().st_mtime_ns if path.exists() else 0)
+
+
+def newest_answers(*exercise_ids: str) -> dict[str, SavedPolicy]:
+    """The newest saved answers to these exercises, by function name; right or wrong, unchecked."""
+    found: dict[str, SavedPolicy] = {}
+    for item in map(exercise, exercise_ids):
+        path = _newest(item.id)
+        if path.exists():
+            text = source_in(_with_others(item, path), item.name).text
+            found[item.name] = SavedPolicy(text, item.name)
+    return found
+
+
 def load_policies(before: str | None = None) -> LoadedPolicies:
-    """The engine's parts with every passed answer of the lessons before the stem `before`.
+    """The engine's policies with every passed answer of the lessons before the stem `before`.
 
     An answer that is missing, broken, or no longer passes leaves the reference in place.
     """
     from nanogpt.policies import Policies
 
-    wanted = [e for e in exercises() if e.part and (before is None or e.lesson < before)]
+    wanted = [e for e in exercises() if e.is_policy and (before is None or e.lesson < before)]
     mine: dict[str, Any] = {}
     problems: list[str] = []
-    for exercise in wanted:
-        function, problem = _load(exercise)
-        if function is not None and exercise.part:
-            mine[exercise.part] = function
+    for item in wanted:
+        function, problem = _load(item)
+        if function is not None and item.is_policy:
+            mine[item.name] = function
         elif problem:
             problems.append(problem)
-    whose = {e.part: "yours" if e.part in mine else "reference" for e in wanted if e.part}
+    whose = {e.name: "yours" if e.name in mine else "reference" for e in wanted}
     return LoadedPolicies(Policies(**mine), whose, _sentence(len(mine), len(whose), problems))
 
 
 def _sentence(num_mine: int, num_policies: int, problems: list[str]) -> str:
     if num_policies == 0:
-        return "No part of the engine comes from an earlier lesson yet."
+        return "No policy of the engine comes from an earlier lesson yet."
     verb = "is" if num_mine == 1 else "are"
-    counted = f"{num_mine} of {num_policies} parts {verb} yours"
+    counted = f"{num_mine} of {num_policies} policies {verb} yours"
     rest = "." if num_mine == num_policies else "; the others are the reference."
     return " ".join([counted + rest, *problems])
 
@@ -121,7 +137,7 @@ def _load(exercise: Exercise) -> tuple[SavedPolicy | None, str | None]:
     """The saved answer if it still passes; else None, with a sentence if there was a file."""
     if not answer_path(exercise.id).exists():
         return None, None
-    text, lacking = source_in(_with_others(exercise), exercise.name)
+    text, lacking = source_in(_with_others(exercise, answer_path(exercise.id)), exercise.name)
     with own_starter().start() as channel:
         report = exercise.check_text(text, channel)
     if report.status == "passed":
@@ -132,10 +148,10 @@ def _load(exercise: Exercise) -> tuple[SavedPolicy | None, str | None]:
     return None, f"{what} it does not pass its check any more: {report.idea}"
 
 
-def _with_others(exercise: Exercise) -> Notebook:
-    """The saved answer, after the other saved answers of its lesson, any of which it may call."""
+def _with_others(exercise: Exercise, path: Path) -> Notebook:
+    """The answer kept there, after the other saved answers of its lesson, which it may call."""
     alike = [e for e in exercises() if e.lesson[:3] == exercise.lesson[:3] and e is not exercise]
-    texts = [_read(answer_path(e.id)) or "" for e in (*alike, exercise)]
+    texts = [_read(each) or "" for each in (*(answer_path(e.id) for e in alike), path)]
     notebooks = [read_notebook(text) for text in texts]
     statements = [
         replace(item, cell=(number << 32) + item.cell)  # each file's cells are its own

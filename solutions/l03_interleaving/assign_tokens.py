@@ -1,4 +1,4 @@
-"""Exercise 2.5: whose token is whose."""
+"""Exercise 3.5: each token back to its request."""
 
 import random
 from typing import Any
@@ -16,9 +16,9 @@ Ints = list[int]
 def assign_tokens(
     batch_ids: list[int], active_ids: list[int], sampled: list[int]
 ) -> dict[int, int]:
-    """Return whose token is whose: a dict {id: token}."""
-    # Only `batch_ids` has the order of the rows. A token that goes to another request makes two
-    # texts wrong: the one that gets it and the one that misses it.
+    """Return the sampled token of each request in the batch: a dict {id: token}."""
+    # Only `batch_ids` is in the order of the rows. One misplaced token makes two texts wrong: the
+    # text that gets it and the text that misses it.
     return dict(zip(batch_ids, sampled, strict=True))
 
 
@@ -41,7 +41,7 @@ def pops_in_place(batch_ids: Ints, active_ids: Ints, sampled: Ints) -> dict[int,
 
 
 def not_a_dict(value: Any) -> str:
-    """What is said of a value that is no dict of whole numbers; "" of one that is."""
+    """What is wrong with a value that is not a dict of whole numbers; "" if it is one."""
     entries = as_mapping(value)
     if entries is None:
         return f"The answer is a dict {{id: token}}, not {a_kind(value)}."
@@ -54,7 +54,7 @@ def not_a_dict(value: Any) -> str:
 MISCONCEPTIONS = (
     Misconception(
         "not_a_dict",
-        "Pairs are as good.",
+        "A list of pairs is as good as a dict.",
         not_a_dict,
         matches=lambda value: not_a_dict(value) != "",
         examples=(
@@ -63,33 +63,35 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "records_active",
-        "Tokens go to the active requests, row by row.",
-        "The rows are those of `batch_ids`: the active list has changed since, and by its order "
-        "tokens end up in other people's texts.",
+        "The tokens belong to the active requests, in their order.",
+        "The rows are in the order of `batch_ids`. The active list has changed since the batch was "
+        "built, so its order puts tokens into other requests' texts.",
         lambda batch_ids, active_ids, sampled: dict(zip(active_ids, sampled, strict=False)),
     ),
     Misconception(
         "drops_the_absent",
-        "What is not active any more needs no token.",
-        "A request in the batch gets its token even if it is not active any more: dropped, the "
-        "token is missing from its text although its K/V was computed.",
+        "A request that is no longer active needs no token.",
+        "Every request in the batch gets its token, active or not. If the token is dropped, its "
+        "request has been computed for nothing, and its text lacks a token.",
         lambda batch_ids, active_ids, sampled: {
             i: token for i, token in zip(batch_ids, sampled, strict=True) if i in active_ids
         },
     ),
     Misconception(
         "by_row",
-        "Row i is request i.",
-        "Row i belongs to request batch_ids[i], whose id is not i.",
+        "Row i belongs to request i.",
+        "Row i belongs to request batch_ids[i], and that id need not be i.",
         lambda batch_ids, active_ids, sampled: dict(enumerate(sampled)),
     ),
     Misconception(
         "in_order_of_id",
-        "Rows are in the order of the ids.",
-        "The rows are in the order of `batch_ids`, which need not be that of the ids.",
+        "The rows are sorted by id.",
+        "The rows are in the order of `batch_ids`, which need not be sorted.",
         lambda batch_ids, active_ids, sampled: dict(zip(sorted(batch_ids), sampled, strict=True)),
     ),
-    Misconception("in_place", "The lists are mine to empty.", examples=(pops_in_place,)),
+    Misconception(
+        "in_place", "The function may empty the lists it is given.", examples=(pops_in_place,)
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def any_step(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     assign_tokens,
     MISCONCEPTIONS,
-    "Every request in the batch gets the token of its own row, and no other gets one.",
+    "Each request in the batch gets the token of its own row, and no other request gets one.",
     evidence=[
         ([2, 9, 4], [9, 4, 2], [7, 7, 3]),
         ([11, 3], [3], [5, 6]),
@@ -118,32 +120,36 @@ JUDGE = Comparison(
     ],
 )
 
-NOT_NEEDED = "what is active by now has no say, which is what the exercise is about"
+NOT_NEEDED = "the answer must not depend on active_ids, which is what the exercise is about"
 
 EXERCISE = Exercise(
     number=5,
-    title="Whose token is whose",
+    title="Returning each token to its request",
     minutes=4,
     points=1,
-    part="assign_tokens",
+    is_policy=True,
     task=Task(
         signature="assign_tokens(batch_ids: list[int], active_ids: list[int], sampled: list[int]) "
         "-> dict[int, int]",
         rules=(
-            "Returns whose token is whose: a dict `{id: token}`.",
-            "Row i of the forward pass was fed by request `batch_ids[i]`, and `sampled[i]` is the "
-            "token that was sampled from it.",
-            "`active_ids` are the ids of the requests that are active by now: since the batch was "
-            "built some may have joined, some may be done, and their order may be another.",
-            "Leave the three lists as they are.",
+            "Return a dict `{id: token}`: the sampled token of each request in the batch.",
+            "Row i of the forward pass was computed for request `batch_ids[i]`, and `sampled[i]` "
+            "is the token sampled from that row's logits.",
+            "`active_ids` are the requests that are active now. Since the batch was built, some "
+            "may have joined, some may have finished, and the order may have changed.",
+            "Do not change the three lists.",
         ),
         args=([4, 7], [4, 7], [51, 12]),
+        steps=(
+            "Row 0 was computed for request 4, so token 51 is its next token.",
+            "Row 1 was computed for request 7, so token 12 is its next token.",
+        ),
         result={4: 51, 7: 12},
     ),
     hints=(
         "Which list had the order of the rows when the model ran?",
-        "Take the case of three rows whose middle request is done by now. Which one gets the third "
-        "token?",
+        "Take a batch of three rows whose middle request has finished. Which request gets the "
+        "third token?",
         "One of the three lists is not needed. The other two are equally long, and Python has a "
         "function that walks through two lists together.",
     ),
@@ -151,15 +157,18 @@ EXERCISE = Exercise(
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
-            "nothing has changed since",
+            "the active list has not changed",
             JUDGE.on(([3], [3], [41]), ([3, 5], [3, 5], [41, 7]), ([], [2], [])),
         ),
-        ("one has joined", JUDGE.on(([0, 1], [2, 0, 1], [41, 7]), ([4, 0], [0, 4, 1], [9, 9]))),
-        ("one is done", JUDGE.on(([0, 1, 2], [1, 2], [41, 7, 30]), ([6], [], [7]))),
+        (
+            "a request has joined",
+            JUDGE.on(([0, 1], [2, 0, 1], [41, 7]), ([4, 0], [0, 4, 1], [9, 9])),
+        ),
+        ("a request has finished", JUDGE.on(([0, 1, 2], [1, 2], [41, 7, 30]), ([6], [], [7]))),
         ("any step", JUDGE.on_drawn(any_step)),
     ),
     equivalent_mutants={
-        "batch_ids: without repeats": "an id is there once",
+        "batch_ids: without repeats": "each id occurs once",
         "active_ids: only the first": NOT_NEEDED,
         "active_ids: not the last": NOT_NEEDED,
         "active_ids: reversed": NOT_NEEDED,
