@@ -535,7 +535,9 @@ def attention(batch, kv, chosen, scores, runs, scratch, phase):
                 source = ((1 + j) * num_heads + head) * head_size
                 for d in range(head_size):
                     kv[j, head, entry, d] = qkv[i, source + d]
-        r = np.searchsorted(chosen, first)
+        r = 0
+        while r < len(chosen) and chosen[r] < first:
+            r += 1
         while r < len(chosen) and chosen[r] < end:
             i, count = chosen[r], 1
             while count < ROWS and r + count < len(chosen) and chosen[r + count] == i + count < end:
