@@ -54,14 +54,14 @@ class EngineConfig:
     (None: no limit). `policy` orders the queue: "fcfs", "priority", a key of a request, or a
     `TimedKey`; with `preempt_to_admit` a waiting request pushes out less important ones. Under a
     `sliding_window` a token sees so many before it and the first `num_sinks`; without blocks,
-    `kv_storage` is "ring" or "evict". `executor` is "packed" (one flat row, the fast one),
-    "batch_invariant" (the same float32 bits in every batch, several times slower), "single_mask",
-    "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
-    every draw. Up to `num_draft_tokens` are guessed ahead of every decode. With a `block_size` K/V
-    lies in blocks of so many tokens, shared by requests that begin alike if `share_prefixes` (None:
-    in a slot of the context's length for each request). The newest `keep_steps` steps are
-    remembered, with the requests in them (None: all of them); the id of a forgotten one may come
-    again.
+    `kv_storage` is "ring" or "evict". `executor` is "packed" (one flat row), "compiled"
+    (the same in one compiled call; needs numba), "batch_invariant" (the same float32 bits in every
+    batch, several times slower), "single_mask", "fused" (one left-padded forward) or "padded"
+    (two). `temperature` 0 is greedy; `seed` fixes every draw. Up to `num_draft_tokens` are guessed
+    ahead of every decode. With a `block_size` K/V lies in blocks of so many tokens, shared by
+    requests that begin alike if `share_prefixes` (None: in a slot of the context's length for each
+    request). The newest `keep_steps` steps are remembered, with the requests in them (None: all of
+    them); the id of a forgotten one may come again.
     """
 
     token_budget: int = 16

@@ -114,7 +114,7 @@ class Recorder:
         for requeue in scheduled.preempted:
             yield WaitRecord(requeue.request.id, "waiting", requeue.reason)
         for request in [r for r in self.scheduler.running() if r.id not in served]:
-            could_run = request.id in candidates.decodes or request.id in dict(candidates.prefilling)
+            could_run = request.id in {*candidates.decodes, *dict(candidates.prefilling)}
             status = "active" if request.status == "active" else "prefilling"
             reason = passed_over if could_run else scheduled.blocked
             yield WaitRecord(request.id, status, reason or passed_over)

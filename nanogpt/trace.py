@@ -1,8 +1,9 @@
 """What a step did, as frozen plain data: the plan is the trace, and every picture reads it.
 
 Knows no engine and no tensors. Times are integer microseconds of the engine's clock; ranges are
-half-open. What a step makes for every row is a `Struct`, which costs a tenth of a dataclass. `to_json` gives
-what the widgets draw; `SCHEMA_VERSION` changes when readers would break.
+half-open. A record of which a step makes one per row is a `Struct`, which is faster to create than
+a dataclass. `to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when readers would
+break.
 """
 
 from dataclasses import dataclass, fields

@@ -1,16 +1,17 @@
 """The compiled executor: a step's forward pass as one call of machine code, over the same cache.
 
-What Python and torch need to call forty small operations is saved, and the arithmetic is left. A
-token's result has the same bits in every batch, chunking and number of threads. Needs numba; the
-first call compiles the kernel, and later processes read it from numba's cache.
+It saves the time in which Python and torch launch forty small operations per layer stack; the
+arithmetic stays. A token's result has the same bits in every batch, chunking and number of threads.
+Needs numba, the extra `fast`. The first step compiles the kernel, which takes 15 s of CPU time and
+400 KB on disk for each of float32 and float64; later processes load it in 0.4 s.
 
 Shapes: N tokens of B rows, R of them with logits, V vocabulary.
 """
 
-import threading
 import warnings
 from bisect import bisect_left
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,20 +28,21 @@ from nanogpt.outputs import ModelOutput, Row
 from nanogpt.policies import Policies
 
 WORTH_SHARING = 10_000_000
-"""Multiply-adds of a step from which on a second thread takes part."""
+"""From this many multiply-adds per step, a second thread takes part."""
 
 
 def make_compiled(model: GPT, cache: KVStore, policies: Policies) -> Executor:
-    """The compiled executor, or the packed one where the kernel does not serve.
+    """The compiled executor, or the packed one, with a warning, where the kernel cannot serve.
 
-    It does not serve masks of one's own, other devices, and other numbers than float32 and float64.
+    The kernel has no custom masks, computes in float32 or float64, and runs on a CPU.
     """
     weight, own = model.ln_f.weight, Policies()
     problem = None
     if weight.dtype not in (torch.float32, torch.float64) or weight.device.type != "cpu":
-        problem = f"it computes float32 and float64 on a CPU, and not {weight.dtype} on {weight.device}"
+        only = "it computes float32 and float64 on a CPU"
+        problem = f"{only}, and the model is {weight.dtype} on {weight.device}"
     elif (policies.chunk_mask, policies.visible) != (own.chunk_mask, own.visible):
-        problem = "a mask of one's own needs Python in every step"
+        problem = "a custom mask needs Python in every step"
     if problem is None:
         return CompiledExecutor(model, cache, policies)
     warnings.warn(f"the compiled executor gives way to the packed one: {problem}", stacklevel=2)
@@ -48,7 +50,10 @@ def make_compiled(model: GPT, cache: KVStore, policies: Policies) -> Executor:
 
 
 class CompiledExecutor(CachedExecutor):
-    """One compiled forward per step over a flat row of tokens."""
+    """One compiled forward pass per step over a flat row of tokens.
+
+    It packs the weights once, so it does not see later changes to the model.
+    """
 
     name = "compiled"
     verifies_drafts = True
@@ -57,7 +62,7 @@ class CompiledExecutor(CachedExecutor):
         super().__init__(model, cache, policies)
         self.weights = packed_weights(model)
         self.num_weights = sum(parameter.numel() for parameter in model.parameters())
-        self.helper = Helper() if torch.get_num_threads() > 1 else None
+        self.second = ThreadPoolExecutor(1) if torch.get_num_threads() > 1 else None
         self.scratch = self._make_scratch(1)
 
     def forward(self, rows: Sequence[Row]) -> ModelOutput:
@@ -72,11 +77,13 @@ class CompiledExecutor(CachedExecutor):
         return ModelOutput(logits, (forward_record(rows, self.cache, num_tokens),))
 
     def _run_beside(self, rows: Sequence[Row]) -> Tensor:
-        """Under a window, new K/V may not go where old K/V lies: each row gets a block of its own.
+        """Run over a copy of the K/V with a block per row: under a window, a slot may still hold
+        K/V that an earlier token of the same step reads.
 
         Shapes: -> logits (R, V).
         """
-        cache, lengths = self.cache, [self.cache.length(row.request_id) for row in rows]
+        cache: Any = self.cache  # with a window
+        lengths = [cache.length(row.request_id) for row in rows]
         size = max(held + len(row.input_ids) for held, row in zip(lengths, rows, strict=True))
         like = cache.held(rows[0].request_id)  # (2, L, H, S, D)
         kv = like.new_empty((*like.shape[:3], len(rows) * size, like.shape[4]))
@@ -114,17 +121,17 @@ class CompiledExecutor(CachedExecutor):
         width = max(map(len, tables))
         full = [(*table, *(0,) * (width - len(table))) for table in tables]
         flat = tokens, positions, lows or [0] * len(tokens), starts, held, full, wanted
-        batch = Batch(*map(np.array, flat), block_size, num_sinks)
+        batch = Batch(*map(np.array, flat), block_size=block_size, num_sinks=num_sinks)
         if len(self.scratch.x) != len(tokens):
             self.scratch = self._make_scratch(len(tokens))
         self.scratch.work[:] = 0
         config, num_panels = self.model.config, len(self.weights.logits)
         logits = torch.empty(len(wanted), num_panels * WIDTH, dtype=kv.dtype)
         call = batch, self.weights, kv.numpy(), config.tanh_gelu, self.scratch, logits.numpy()
-        if self.helper and len(tokens) * self.num_weights >= WORTH_SHARING:
-            self.helper.start(call)
+        if self.second and len(tokens) * self.num_weights >= WORTH_SHARING:
+            shared = self.second.submit(forward, *call)
             forward(*call)
-            self.helper.wait()
+            shared.result()
         else:
             forward(*call)
         return logits[:, : config.vocab_size]
@@ -140,45 +147,24 @@ class CompiledExecutor(CachedExecutor):
         return Scratch(x, kept, qkv, mixed, wide, np.zeros((5 * num_layers + 2, LANES), np.int64))
 
 
-class Helper:
-    """A thread that makes the same call beside its caller. Mutable: the call it is given."""
-
-    def __init__(self) -> None:
-        self._begin, self._end = threading.Semaphore(0), threading.Semaphore(0)
-        self._call: tuple[Any, ...] = ()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def start(self, call: tuple[Any, ...]) -> None:
-        """Begin soon."""
-        self._call = call
-        self._begin.release()
-
-    def wait(self) -> None:
-        """Return once the call has come back."""
-        self._end.acquire()
-
-    def _serve(self) -> None:
-        while self._begin.acquire():
-            forward(*self._call)
-            self._end.release()
-
-
 def packed_weights(model: GPT) -> Weights:
     """The model's weights in the kernel's form."""
+    blocks: list[Any] = list(model.blocks)
 
     def norm(layer: nn.LayerNorm) -> torch.Tensor:
-        bias = torch.zeros_like(layer.weight) if layer.bias is None else layer.bias
-        return torch.stack([layer.weight, bias]).detach()  # (2, C)
+        bias: Any = layer.bias  # None without one
+        both = layer.weight, torch.zeros_like(layer.weight) if bias is None else bias
+        return torch.stack(both).detach()  # (2, C)
 
     def panels(name: str) -> np.ndarray:
-        weights = [getattr(block, name).weight.detach().t() for block in model.blocks]
+        weights = [getattr(block, name).weight.detach().t() for block in blocks]
         return np.stack([panels_of(weight.numpy()) for weight in weights])
 
-    norms = [norm(each) for block in model.blocks for each in (block.ln_1, block.ln_2)]
+    norms = [norm(each) for block in blocks for each in (block.ln_1, block.ln_2)]
     tokens = model.token_embedding.weight.detach().numpy()
-    biases = np.zeros((len(model.blocks), 0), tokens.dtype)
+    biases = np.zeros((len(blocks), 0), tokens.dtype)
     if model.config.bias:
-        linears = ([block.qkv, block.proj, block.up, block.down] for block in model.blocks)
+        linears = ([block.qkv, block.proj, block.up, block.down] for block in blocks)
         biases = torch.stack([torch.cat([each.bias for each in own]) for own in linears])
         biases = biases.detach().numpy()
     return Weights(

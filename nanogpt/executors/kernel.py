@@ -10,6 +10,9 @@ Shapes: N tokens of B rows, R of them with logits, L layers, H heads, D head siz
 channels, V vocabulary, E entries of the KV cache, I inputs and O outputs of a product in P panels.
 """
 
+# pyright: basic, reportCallIssue=false
+# Numba finds the types when it compiles, and fills in an intrinsic's first argument.
+
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -84,10 +87,10 @@ def panels_of(weight: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(num_inputs, -1, WIDTH).transpose(1, 0, 2))
 
 
-# --- what LLVM has to be told: a tile of sums in registers, counters of several threads -----------
+# --- LLVM instructions: a tile of sums in registers, counters for several threads ----------------
 
 
-class Emitter:
+class _Emitter:
     """Writes LLVM's instructions for vectors of the numbers that a function's arrays hold."""
 
     def __init__(self, context: Any, builder: Any, signature: Any) -> None:
@@ -146,7 +149,7 @@ def tile_of(num_rows: int) -> Any:
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        emit = Emitter(context, builder, signature)
+        emit = _Emitter(context, builder, signature)
         x, panel, out = emit.arrays(args)
         offsets = [emit.number(v * LANES) for v in range(VECTORS)]
         inputs = [emit.row(x, emit.number(r)) for r in range(num_rows)]
@@ -180,7 +183,7 @@ def dots_of(num_keys: int) -> Any:
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        emit = Emitter(context, builder, signature)
+        emit = _Emitter(context, builder, signature)
         q, keys, out = emit.arrays(args)
         numbers = [context.get_constant(types.intp, k) for k in range(num_keys)]
         rows = [emit.row(keys, k) for k in numbers]
