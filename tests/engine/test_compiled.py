@@ -1,5 +1,6 @@
 """The compiled executor: bits that no batch, chunking or thread changes, and when it gives way."""
 
+import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
@@ -16,7 +17,7 @@ from nanogpt.features import make_cache
 from nanogpt.outputs import Row
 
 compiled = pytest.importorskip("nanogpt.executors.compiled")
-FLOAT32 = tiny_model().float()
+FLOAT32 = copy.deepcopy(tiny_model()).float()
 
 
 def logits_by_length(chunks: list[list[int]], num_threads: int) -> dict[tuple[int, int], Tensor]:
@@ -64,7 +65,7 @@ def test_without_numba_and_for_numbers_that_the_kernel_lacks_packed_runs_and_a_l
     monkeypatch: pytest.MonkeyPatch,
 ):
     with pytest.warns(UserWarning, match="gives way to the packed one: it computes float32 and"):
-        engine = Engine(tiny_model().bfloat16(), EngineConfig(executor="compiled"))
+        engine = Engine(copy.deepcopy(tiny_model()).bfloat16(), EngineConfig(executor="compiled"))
     assert engine.executor.name == "packed"
     monkeypatch.setitem(sys.modules, "nanogpt.executors.compiled", None)
     with pytest.warns(UserWarning, match="numba is not installed, so the packed executor runs"):
