@@ -347,7 +347,7 @@ def _():
     last tile (`nanogpt/executors/batch_invariant.py`). One request generates 40 tokens together with other
     requests. The table counts the tokens whose logits are the same, bit by bit, as when the request is
     the only one. It records one run, whose machine was not noted; on yours, the packed counts and the
-    times will differ:
+    times may differ:
 
     | together with | packed | batch-invariant | time, relative to packed |
     |:--|--:|--:|--:|

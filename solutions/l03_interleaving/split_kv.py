@@ -151,14 +151,14 @@ def make_kv(
 
 def filled(cases: Sequence[Args], size: int = 2) -> list[Args]:
     """Cases of these lengths, with a tensor in front."""
-    return [(make_kv(*lengths, size), *lengths) for lengths in cases]
+    return [(make_kv(past, new, size), past, new) for past, new in cases]
 
 
 def any_mix(rng: random.Random) -> list[Args]:
     kinds = (torch.float32, torch.float64, torch.float16)
     return [
-        (make_kv(*lengths, rng.choice((1, 3, 5)), rng.choice(kinds)), *lengths)
-        for lengths in any_lengths(rng, 20)
+        (make_kv(past, new, rng.choice((1, 3, 5)), rng.choice(kinds)), past, new)
+        for past, new in any_lengths(rng, 20)
     ]
 
 
