@@ -5,12 +5,13 @@ Standard library only: the launcher uses it before anything is installed.
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,6 +56,14 @@ def when_free(action: Callable[[], T]) -> T:
             if not is_busy(error) or time.monotonic() > until:
                 raise
         time.sleep(0.01)
+
+
+def digest_of(paths: Iterable[Path], root: Path) -> str:
+    """Name the contents of files below `root`: another byte or another file makes another name."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def read_bytes(path: Path) -> bytes:

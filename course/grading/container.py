@@ -5,7 +5,6 @@ its own when the engine's filter of system calls does not forbid it.
 """
 
 import csv
-import hashlib
 import io
 import os
 import shutil
@@ -16,6 +15,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from course.files import digest_of
 from course.launcher.failure import Failure
 
 ENGINES = ("docker", "podman")
@@ -38,7 +38,7 @@ def grade_in_container(arguments: Namespace) -> int:
         if path and not path.exists():  # which an engine would make, as a folder
             raise Failure(f"there is no {path}.")
     engine = _engine()
-    image = f"serving-nanogpt:{_version()}"
+    image = f"serving-nanogpt:{digest_of(sorted(_files()), _ROOT)}"
     if not _succeeds([engine, "image", "inspect", image]):
         _build(engine, image)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -57,15 +57,8 @@ def _engine() -> str:
     raise Failure(f"no container can be started here: {tried} did not succeed.")
 
 
-def _version() -> str:
-    """A digest of the image's files: another line of the course makes another image."""
-    digest = hashlib.sha256()
-    for path in sorted(_files()):
-        digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def _files() -> Iterator[Path]:
+    """The image's files: another line of the course makes another image."""
     names = ("learn.py", "pyproject.toml", "requirements.lock", _CONTAINERFILE)
     yield from (_ROOT / name for name in names)
     for folder in _IN_IMAGE:

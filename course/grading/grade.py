@@ -11,6 +11,7 @@ from pathlib import Path
 from course.calling.channel import Channel
 from course.calling.processes import ForkServer
 from course.exercise import Exercise
+from course.files import digest_of
 from course.grading.handed_in.submissions import Submission
 from course.grading.record import Mark, Record, Status
 from course.registry import lesson_exercises
@@ -73,11 +74,9 @@ def key_of(submission: Submission, seed: int) -> str:
 @functools.cache
 def version(lesson: str) -> str:
     """Names the code that judges a lesson's exercises: with any line of it, the version changes."""
-    digest = hashlib.sha256()
-    for pattern in (f"solutions/{lesson}/*.py", *_JUDGED_BY):
-        for path in sorted(_ROOT.glob(pattern)):
-            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    patterns = (f"solutions/{lesson}/*.py", *_JUDGED_BY)
+    paths = (path for pattern in patterns for path in sorted(_ROOT.glob(pattern)))
+    return digest_of(paths, _ROOT)
 
 
 def _record(

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from course.grading.batch import Batch, Graders, Local
 from course.grading.handed_in.submissions import Found, Submission, find_submissions
 from course.grading.record import Record
 from course.grading.results.exports import gradebook_csv, gradescope_json, nbgrader_csv
-from course.grading.results.pages import write_class_report, write_feedback, write_text
+from course.grading.results.pages import class_report, write_feedback, write_text
 from course.grading.results.scheme import Scheme, read_scheme
 from course.grading.spread import Dask
 from course.launcher.failure import Failure
@@ -134,7 +134,7 @@ def _write_results(folder: Path, records: Sequence[Record], scheme: Scheme) -> N
         path = folder / "gradescope" / record.file_name
         write_text(path, gradescope_json(record, scheme))
     write_feedback(folder / "feedback", records, scheme)
-    write_class_report(folder / "report.html", records, scheme)
+    write_text(folder / "report.html", class_report(records, scheme))
 
 
 def _tell(graded: Sequence[Record], num_before: int, folder: Path, console: Console) -> None:
@@ -151,16 +151,12 @@ def _tell(graded: Sequence[Record], num_before: int, folder: Path, console: Cons
 def _tell_left_out(found: Found, folder: Path, console: Console) -> None:
     """List in a file what was not graded, and say so."""
     lines = [f"{each.source}: {each.why}" for each in found.skipped]
-    write_text(folder / "left_out.txt", _text(lines))
+    write_text(folder / "left_out.txt", "".join(f"{line}\n" for line in lines))
     for sentence in found.doubts:
         console.print(sentence, soft_wrap=True)
     if lines:
         path = folder / "left_out.txt"
         console.print(f"{_files(len(lines))} left out, with why: {path}", soft_wrap=True)
-
-
-def _text(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _files(count: int) -> str:

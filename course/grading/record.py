@@ -6,10 +6,11 @@ Everything that is made for an instructor (gradebook, pages, report) is made fro
 import hashlib
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from course.files import write_atomically
 
@@ -110,24 +111,11 @@ def file_name(student: str, lesson: str) -> str:
 
 
 def read_record(path: Path) -> Record:
-    """The record in a file. Raises: ValueError naming the file when it holds none."""
+    """The record in a file. Raises: ValueError naming the file when it holds none; OSError."""
     try:
-        said: dict[str, Any] = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
-        if said.pop("format") != FORMAT:
+        said: Any = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
+        if said["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        marks = tuple(_mark(each) for each in said.pop("marks"))
-        return Record(**said, marks=marks)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return msgspec.convert(said, Record)
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path.name} is no record of a submission: {error}") from error
-
-
-def read_records(folder: Path) -> tuple[Record, ...]:
-    """All records of a folder, by student and lesson. Raises: ValueError naming a damaged file."""
-    records = [read_record(path) for path in folder.glob("*.json")]
-    return tuple(sorted(records, key=lambda record: (record.student, record.lesson)))
-
-
-def _mark(said: dict[str, Any]) -> Mark:
-    rows: Sequence[tuple[str, str]] = [(label, text) for label, text in said["example"]]
-    said |= {"checks": tuple(said["checks"]), "example": tuple(rows)}
-    return Mark(**said)

@@ -19,6 +19,7 @@ from marimo import Html
 from course.attempt import Attempt
 from course.controls import Beside, is_control
 from course.figure import Figure
+from course.marimo_internals import MarimoConvert
 from course.prediction import Withheld
 from course.publish.page_templates import render
 from course.registry import exercise, lesson_exercises
@@ -94,12 +95,12 @@ def site_blocks(stem: str, *, solutions: bool) -> list[Block]:
 
     Raises: what a cell raises; ValueError for an output that a page without a kernel cannot show.
     """
-    app = importlib.import_module(f"lessons.{stem}").app
-    outputs, _ = app.run()
-    cells = [cell for cell in app._cell_manager.cell_data() if cell.name != "setup"]
+    lesson = importlib.import_module(f"lessons.{stem}")
+    outputs, _ = lesson.app.run()
+    _setup, *cells = MarimoConvert.from_py(inspect.getsource(lesson)).to_ir().cells
     reader = Reader(stem, solutions=solutions)
     for cell, output in zip(cells, outputs, strict=True):
-        if not cell.config.hide_code:
+        if not cell.options.get("hide_code"):
             reader.code(cell.code)
         reader.output(output)
     return reader.blocks
@@ -107,15 +108,14 @@ def site_blocks(stem: str, *, solutions: bool) -> list[Block]:
 
 def slide_blocks(stem: str, outputs: Iterable[Any] | None = None) -> list[Block]:
     """The blocks of the solved notebook, or of what its cells showed when it was run before."""
+    shown = outputs
+    if shown is None:
+        answers = {item.name: item.right[0] for item in lesson_exercises(stem)}
+        shown, _ = importlib.import_module(f"lessons.{stem}").app.run(defs=answers)
     reader = Reader(stem, at_start=True)
-    for output in _solved(stem) if outputs is None else outputs:
+    for output in shown:
         reader.output(output)
     return reader.blocks
-
-
-def _solved(stem: str) -> Iterable[Any]:
-    answers = {item.name: item.right[0] for item in lesson_exercises(stem)}
-    return importlib.import_module(f"lessons.{stem}").app.run(defs=answers)[0]
 
 
 @contextlib.contextmanager

@@ -20,11 +20,11 @@ def records():
 
 @pytest.fixture(scope="module")
 def report(records, tmp_path_factory):
-    from course.grading.results.pages import write_class_report
+    from course.grading.results.pages import class_report, write_text
     from course.grading.results.scheme import Scheme
 
     file = tmp_path_factory.mktemp("report") / "report.html"
-    return write_class_report(file, records, Scheme()).as_uri()
+    return write_text(file, class_report(records, Scheme())).as_uri()
 
 
 def test_the_report_is_accessible_fits_and_shows_names_as_they_are(visit, report):
@@ -52,11 +52,12 @@ def test_a_students_page_is_accessible_and_fits(visit, records, tmp_path):
 def test_names_and_exercises_stay_in_sight_while_the_map_scrolls(visit, tmp_path):
     from classes import a_class
 
-    from course.grading.results.pages import write_class_report
+    from course.grading.results.pages import class_report, write_text
     from course.grading.results.scheme import Scheme
 
     records = a_class(300) + a_class(300, "l02_scheduling")
-    page = visit(write_class_report(tmp_path / "r.html", records, Scheme()).as_uri(), width=390)
+    report = write_text(tmp_path / "r.html", class_report(records, Scheme()))
+    page = visit(report.as_uri(), width=390)
     found = page.locator(".map")
     found.scroll_into_view_if_needed()
     found.evaluate("(map) => map.scrollTo(150, 4000)")

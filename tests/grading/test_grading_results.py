@@ -23,8 +23,8 @@ from course.grading.results.exports import gradebook_csv, gradescope_json, nbgra
 from course.grading.results.pages import (
     class_report,
     feedback_page,
-    write_class_report,
     write_feedback,
+    write_text,
 )
 from course.grading.results.scheme import Scheme, SchemeError, Score, read_scheme
 from course.registry import exercise
@@ -435,7 +435,7 @@ def test_a_class_has_its_pages_each_the_same_every_time_and_with_nothing_that_wa
         page = path.read_text(encoding="utf-8")
         assert f"Feedback for {' '.join(shown.split())}" in Parsed(page).text
         assert page == own_page(record).encode("utf-8", "backslashreplace").decode()
-    report = write_class_report(tmp_path / "report.html", records, Scheme())
+    report = write_text(tmp_path / "report.html", class_report(records, Scheme()))
     assert len(rows_of_map(report.read_text(encoding="utf-8"))) == 30
     assert class_report(records[::-1], Scheme()) == class_report(records, Scheme())
     assert any(mark.stdout for record in records for mark in record.marks)

@@ -57,11 +57,6 @@ def class_report(records: Sequence[Record], scheme: Scheme) -> str:
     )
 
 
-def write_class_report(path: Path, records: Sequence[Record], scheme: Scheme) -> Path:
-    """Writes the page. Raises: OSError."""
-    return write_text(path, class_report(records, scheme))
-
-
 def _rows(records: Sequence[Record], scheme: Scheme, exercises: Sequence[str]) -> list[_Row]:
     """The students, most points first; those whose points are not known come last."""
     marks: dict[str, dict[str, Mark]] = {record.student: {} for record in records}
