@@ -235,7 +235,7 @@ class Lesson:
             self.report(name, "passed")
 
     def show_answer(self, key: str) -> None:
-        """Have a prediction's answer shown, if it is not, with all on the page that waits for it."""
+        """Have a prediction's answer shown unless it is, with all that waits for it on the page."""
         question = self.page.locator(f".sn-prediction[data-key='{key}']")
         button = question.get_by_role("button", name="Show me")
         if button.count():
