@@ -304,11 +304,11 @@ def _(PairedSeeds, measured):
 @app.cell(hide_code=True)
 def _():
     after("l09.overload", mo.md(r"""
-    By priority only, the median falls in all 10 seeds, by 649 ms on
-    average (95 % interval 533 to 765), and the 99th percentile rises in all 10, by 1,529 ms (1,191 to
-    1,867). One change improves one metric and worsens the other, so a report that shows only one of
-    them misleads. With ageing the median keeps its gain, 629 ms (523 to 736), and the 99th percentile improves
-    as well, by 187 ms (43 to 332). Both comparisons are recorded; `lessons/data/fleet.md` says how.
+    By priority only, the median falls in all 10 seeds, by 649 ms on average (95 % interval 533 to 765),
+    and the 99th percentile rises in all 10, by 1,529 ms (1,191 to 1,867). The change improves one metric
+    and worsens the other, so a report that shows only one of them misleads. With ageing the median keeps
+    its gain, 629 ms (523 to 736), and the 99th percentile improves as well, by 187 ms (43 to 332). Both
+    comparisons are recorded; `lessons/data/fleet.md` says how.
     """))
     return
 
