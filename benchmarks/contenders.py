@@ -171,6 +171,7 @@ def gpt2_of(model: GPT) -> Any:
 
 CONTENDERS = (
     Contender("packed", prepare_engine),
+    Contender("compiled", lambda model: prepare_engine(model, executor="compiled")),
     Contender("int8", lambda model: prepare_engine(model, Int8Executor)),
     Contender("padded", lambda model: prepare_engine(model, executor="padded")),
     Contender("invariant", lambda model: prepare_engine(model, executor="batch_invariant")),

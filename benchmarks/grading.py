@@ -64,10 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     cores = len(os.sched_getaffinity(0))
     parser = command_line(__doc__, busy=8, plot=None)
-    parser.add_argument("--lesson", default="l01", help="such as l01")
-    parser.add_argument("--submissions", type=int, default=300, help="of a class (default 300)")
-    parser.add_argument("--workers", type=int, default=cores, help=f"that grade (default {cores})")
-    parser.add_argument("--right", type=int, default=1000, help="right ones graded beside load")
+    parser.add_argument("--lesson", default="l01", help="graded lesson (default: %(default)s)")
+    parser.add_argument(
+        "--submissions", type=int, default=300, help="answers of a class (default: 300)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=cores, help=f"grading processes (default: {cores})"
+    )
+    parser.add_argument(
+        "--right", type=int, default=1000, help="right answers graded beside load (default: 1000)"
+    )
     options = parser.parse_args(arguments)
     stem = find_lesson(options.lesson).stem
     facts = machine()

@@ -111,10 +111,10 @@ def busy(count: int) -> Iterator[None]:
 
 OPTIONS = {
     "--quick": {"action": "store_true", "help": "fewer and smaller runs"},
-    "--clock": {"choices": ("wall", "cpu"), "help": "whose seconds count (default %(default)s)"},
-    "--threads": {"type": int, "help": "threads of torch (default %(default)s)"},
-    "--repeats": {"type": int, "help": "how often everything is run (default %(default)s)"},
-    "--busy": {"type": int, "help": "processes that count beside it (default %(default)s)"},
+    "--clock": {"choices": ("wall", "cpu"), "help": "whose seconds count (default: %(default)s)"},
+    "--threads": {"type": int, "help": "threads of torch (default: %(default)s)"},
+    "--repeats": {"type": int, "help": "how often everything is run (default: %(default)s)"},
+    "--busy": {"type": int, "help": "processes that count beside it (default: %(default)s)"},
     "--plot": {"type": plot_file, "metavar": "FILE", "help": PLOT_HELP},
 }
 

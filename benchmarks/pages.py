@@ -116,8 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     stems = [each.stem for each in sorted(ROOT.glob("lessons/l[0-9]*.py"))]
     parser = command_line(__doc__, repeats=3, busy=0, plot=None)
-    parser.add_argument("--lessons", default="", help="such as l01,l05 (default all)")
-    parser.add_argument("--edits", type=int, default=20, help="right answers typed in each lesson")
+    parser.add_argument("--lessons", default="", help="such as l01,l05 (default: all)")
+    parser.add_argument(
+        "--edits", type=int, default=20, help="answers typed in each lesson (default: 20)"
+    )
     options = parser.parse_args(arguments)
     wanted = tuple(options.lessons.split(","))
     chosen = [each for each in stems if each.startswith(wanted)]

@@ -189,11 +189,16 @@ def line(name: str, turns: Sequence[Seen]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = command_line(__doc__, repeats=3)
-    parser.add_argument("--guidellm", default="guidellm", help="the program (default guidellm)")
+    parser.add_argument("--guidellm", default="guidellm", help="the program (default: guidellm)")
     parser.add_argument("--transformers", help="the program; left out, only ours is served")
-    parser.add_argument("--model", choices=MODELS, default="character", help="its size")
-    parser.add_argument("--tokens", type=int, default=64, help="of each text (default 64)")
-    parser.add_argument("--seconds", type=int, default=8, help="for each turn (default 8)")
+    parser.add_argument(
+        "--model",
+        choices=MODELS,
+        default="character",
+        help="size of the model (default: character)",
+    )
+    parser.add_argument("--tokens", type=int, default=64, help="tokens of each text (default: 64)")
+    parser.add_argument("--seconds", type=int, default=8, help="seconds of each turn (default: 8)")
     options = parser.parse_args(arguments)
     for program in (options.guidellm, options.transformers or options.guidellm):
         if shutil.which(program) is None:

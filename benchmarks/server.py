@@ -174,8 +174,15 @@ def plot(rows: Sequence[Row], where: str) -> Figure:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = command_line(__doc__, quick=False, plot=None)
-    parser.add_argument("--model", choices=MODELS, default="character", help="its size")
-    parser.add_argument("--tokens", type=int, default=200, help="of each stream (default 200)")
+    parser.add_argument(
+        "--model",
+        choices=MODELS,
+        default="character",
+        help="size of the model (default: character)",
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=200, help="tokens of each stream (default: 200)"
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts, repeats = machine(), 3 if options.quick else 9

@@ -222,7 +222,9 @@ def plot(rows: Sequence[Row], where: str) -> Figure:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = command_line(__doc__, repeats=5, threads=1, clock="wall", plot=None)
-    parser.add_argument("--new-tokens", type=int, default=128, help="per request (default 128)")
+    parser.add_argument(
+        "--new-tokens", type=int, default=128, help="tokens per request (default: 128)"
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts, model, draft = machine(), load_model(), TrigramDraft.load()

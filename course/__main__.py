@@ -57,30 +57,40 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m course", description="The course's checks.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    checking = commands.add_parser("check", help="check your answers of one lesson")
-    checking.add_argument("lesson", help="such as l01, or l01.plan_step")
-    checking.add_argument("exercise", nargs="?", help="such as plan_step; all of them if left out")
-    checking.add_argument("--file", type=Path, help="another .py or .ipynb file than your copy")
-    commands.add_parser("progress", help="what is done, and what is next")
-    _add_grade(commands.add_parser("grade", help="grade a class's submissions"))
-    writing = commands.add_parser("site", help="the course as a static site")
-    writing.add_argument("out", type=Path, help="the folder for it; an older site there goes")
-    writing.add_argument("--solutions", action="store_true", help="with every worked answer")
-    auditing = commands.add_parser("audit", help="how good the checks are")
-    auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
-    auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
-    _add_contest(
-        commands.add_parser("contest", help="your policies, beside a bound that none beats")
+    parser = argparse.ArgumentParser(
+        prog="python -m course", description="Checks, grades, shows and plays the course."
     )
-    demo = commands.add_parser("demo", help="a lesson as slides, or one engine live")
-    demo.add_argument("what", help="a lesson, such as l03; or live")
-    demo.add_argument("--export", type=Path, help="write the slides to this file instead")
-    demo.add_argument("--host", default="127.0.0.1", help="live: 0.0.0.0 lets other machines in")
-    demo.add_argument("--port", type=int, default=2720)
-    demo.add_argument("--no-browser", action="store_true")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def add(name: str, help: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=help, description=f"{help.capitalize()}.")
+
+    checking = add("check", "check your answers of one lesson")
+    checking.add_argument("lesson", help="such as l01, or l01.plan_step")
+    checking.add_argument("exercise", nargs="?", help="such as plan_step (default: all)")
+    checking.add_argument("--file", type=Path, help="a .py or .ipynb file (default: your copy)")
+    add("progress", "show what is done, and what is next")
+    _add_grade(add("grade", "grade a class's submissions"))
+    writing = add("site", "write the course as a static site")
+    writing.add_argument("out", type=Path, help="folder for the site; replaces an older site")
+    writing.add_argument("--solutions", action="store_true", help="add every worked answer")
+    auditing = add("audit", "measure how good the checks are")
+    auditing.add_argument("lessons", nargs="*", help="such as l01 (default: all)")
+    seeds = "seeds for each right answer (default: %(default)s)"
+    auditing.add_argument("--seeds", type=_at_least_1, default=25, help=seeds)
+    _add_contest(add("contest", "score your policies beside a bound that none beats"))
+    _add_demo(add("demo", "show a lesson as slides, or one engine live"))
     return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("what", help="a lesson, such as l03; or live")
+    add("--export", type=Path, metavar="FILE", help="write the slides to this file instead")
+    host = "address for live; 0.0.0.0 lets other machines in (default: %(default)s)"
+    add("--host", default="127.0.0.1", help=host)
+    add("--port", type=int, default=2720, help="port to serve at (default: %(default)s)")
+    add("--no-browser", action="store_true", help="open no browser")
 
 
 def _add_grade(parser: argparse.ArgumentParser) -> None:
@@ -88,26 +98,26 @@ def _add_grade(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("submissions", type=Path, help="a folder of lesson files, or a zip file of one")
     add("--out", type=Path, required=True, help="the folder for the results")
-    add("--lesson", action="append", default=[], help="such as l01, again for more (default: all)")
+    add("--lesson", action="append", default=[], help="such as l01; again for more (default: all)")
     add("--points", type=Path, help="a TOML file with points and late days")
-    add("--seed", type=int, help="of the cases (default: drawn, and kept with the results)")
-    processes = f"processes that grade (default: one for each core, {cores})"
+    add("--seed", type=int, help="seed of the cases (default: drawn, and kept with the results)")
+    processes = "processes that grade (default: one for each core, %(default)s)"
     add("--workers", type=_at_least_1, default=cores, help=processes)
-    add("--dask", metavar="ADDRESS", help="of a Dask scheduler whose workers grade instead")
+    add("--dask", metavar="ADDRESS", help="Dask scheduler whose workers grade instead")
     add("--container", action="store_true", help="grade inside Docker or Podman")
-    missing = "go on without a sandbox; the records say so"
-    add("--unsafe", action="store_true", help=missing)
+    unsafe = "go on without a sandbox; the records say so"
+    add("--unsafe", action="store_true", help=unsafe)
 
 
 def _add_contest(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--file", type=Path, help="your policies (default: contest.py in the work folder)")
-    add("--workload", action="append", help="one of them, again for more (default: all)")
-    add("--seeds", type=_at_least_1, default=2, help="how many seeds (default: 2)")
-    add("--seed", type=_at_least_0, default=0, help="the first public seed (default: 0)")
-    add("--salt", help="hidden seeds instead, which these words fix")
-    add("--board", type=Path, help="the leaderboard file that the result goes into")
-    add("--name", default="mine", help="of your entry on it (default: mine)")
+    add("--workload", action="append", help="a workload's name; again for more (default: all)")
+    add("--seeds", type=_at_least_1, default=2, help="number of seeds (default: %(default)s)")
+    add("--seed", type=_at_least_0, default=0, help="first public seed (default: %(default)s)")
+    add("--salt", help="words that fix hidden seeds, which are used instead")
+    add("--board", type=Path, help="leaderboard file that the result goes into")
+    add("--name", default="mine", help="name of your entry on the board (default: %(default)s)")
     add("--plot", help="draw the points and the bound into this file, .png or .svg")
     add("--json", action="store_true", help="write JSON instead of text")
     others = parser.add_mutually_exclusive_group()

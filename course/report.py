@@ -84,6 +84,11 @@ class Report:
         return f"Exhibit {self.exhibit}" if self.exhibit else self.name
 
     @property
+    def verdict(self) -> str:
+        """The status in words: "Passed", "Not yet"."""
+        return _WORDS[self.status]
+
+    @property
     def tally(self) -> str:
         """How far it came and how long that took, in a few words; empty when nothing was run."""
         if self.status in ("not_started", "missing") or not self.checks:
@@ -99,7 +104,7 @@ class Report:
     def text(self) -> str:
         """The report for a terminal, without a final newline."""
         tally = f" ({self.tally})" if self.tally else ""
-        lines = [f"{self.exercise}: {_WORDS[self.status].lower()}{tally}"]
+        lines = [f"{self.exercise}: {self.verdict.lower()}{tally}"]
         if self.stopped_at is not None:
             lines.append(f"  Stopped at: {self.stopped_at}")
         lines += [f"  {line}" for line in self.idea.splitlines()]
@@ -125,7 +130,7 @@ class Report:
         parts = [
             f'<p class="sng-head"><svg viewBox="0 0 16 16" aria-hidden="true">'
             f"{_ICONS[self.status]}</svg>"
-            f'<span class="sng-word">{_WORDS[self.status]}</span>'
+            f'<span class="sng-word">{self.verdict}</span>'
             f"{_subject(self)}{tally}</p>"
         ]
         if self.stopped_at is not None:

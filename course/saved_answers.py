@@ -179,10 +179,12 @@ def _same(binding: tuple[Statement, ...], source: str) -> bool:
 
 def _around(function: Callable[..., Any]) -> Iterator[Notebook]:
     """The notebook that runs here, and the file that the function stands in."""
-    context = sys.modules.get("marimo._runtime.context")
-    running = context and context.safe_get_context()
-    if running is not None:
-        yield read_cells(cell.code for cell in running.graph.cells.values())
+    if "marimo" in sys.modules:
+        from course.marimo_internals import safe_get_context
+
+        running = safe_get_context()
+        if running is not None:
+            yield read_cells(cell.code for cell in running.graph.cells.values())
     jupyter = sys.modules.get("course.jupyter.reactive")
     if jupyter is not None:
         yield read_cells(jupyter.sources())

@@ -25,10 +25,10 @@ class Task:
     sentences, one for each thing that goes in or comes out, with `code` between backquotes.
     `args` and `result` are one case worked by hand, small enough to follow in one's head, and
     `steps` are the sentences that lead from the arguments to the result, without giving away the
-    rule. `call` is how the card writes the call where the records in full would hide the two or
-    three values that matter. Where the answer is a generator, `answers` are what is sent into it,
-    in order, and `result` is the list of what it yields: its first move, and one more for each
-    answer.
+    rule. `call` and `returns` are how the card writes the call and the result where these in full
+    would hide the few values that matter. Where the answer is a generator, `answers` are what is
+    sent into it, in order, and `result` is the list of what it yields: its first move, and one
+    more for each answer.
     """
 
     signature: str
@@ -38,6 +38,7 @@ class Task:
     answers: tuple[Any, ...] = ()
     steps: tuple[str, ...] = ()
     call: str = ""
+    returns: str = ""
 
     def worked(self, function: Any) -> Any:
         """What `function` makes of the case, to be compared with `result`."""
@@ -90,7 +91,7 @@ def _contract(name: str, contract: Task) -> str:
 
 def _outcome(contract: Task) -> str:
     """The result of the worked case; of a generator, the list of what it yields."""
-    rows = [("returns", show(contract.result))]
+    rows = [("returns", contract.returns or show(contract.result))]
     if contract.answers:
         first, *rest = contract.result
         rows = [("yields", show(first))]

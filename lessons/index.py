@@ -18,7 +18,7 @@ def _():
     # Serving NanoGPT
 
     At the end of this course you will have built the inside of an LLM serving engine: the functions
-    that decide, step by step, which request computes how many tokens and what each of them may see.
+    that decide, step by step, how many tokens each request computes and which tokens it may attend to.
     They will serve real Shakespeare from a real nanoGPT, on this machine, and you will be able to
     watch every step they take.
     """)
@@ -56,11 +56,12 @@ def _():
     ## How a lesson works
 
     1. **Predict.** A question comes before its answer, which stays hidden until you commit to one or
-       press *Show me*. Being wrong teaches most.
+       press *Show me*. You learn most from a wrong prediction.
     2. **Build.** A card says what to write, one function at a time. You write it in the cell below the card,
        framed as *Your code*, and run it with Ctrl+Enter (Cmd+Enter on a Mac).
-    3. **Check.** The check below it runs by itself, and says what is wrong with the smallest case
-       that shows it. Three hints wait beside it, each stronger than the one before.
+    3. **Check.** The check below your code runs by itself. If your function is wrong, the check says
+       why and shows the smallest case that it found. There are three hints, each stronger than the one
+       before.
     4. **Watch.** The engine runs with *your* function, and you step through what it did.
 
     You need PyTorch and a rough idea of nanoGPT. Nothing else is expected, and nothing leaves this
@@ -69,22 +70,21 @@ def _():
     ## Where your work lives
 
     The lessons that you open here are your own copies, in the folder `work/`. They are saved as you
-    type. What you have passed and predicted is kept there too, in plain files, and later lessons
-    run with the answers that you passed in earlier ones. An update of the course does not overwrite
-    any of it.
+    type. The same folder keeps your predictions and the answers that passed, in plain files, and
+    later lessons run with these answers. An update of the course does not overwrite the folder.
 
-    ## Words
+    ## Glossary
 
-    What the lessons' words mean is said where they first appear, and once more in the
-    [list of words](/?file=glossary.py&view-as=present).
+    Each lesson explains a term where it first appears. The
+    [glossary](/?file=glossary.py&view-as=present) lists all terms.
 
-    ## When something is stuck
+    ## If something does not work
 
     In a terminal, in the course's folder (on Windows write `py` for `python3`):
 
     | | |
     |---|---|
-    | `python3 learn.py doctor` | looks at the set-up and says in words what is wrong |
+    | `python3 learn.py doctor` | looks at the set-up and says what is wrong |
     | `python3 learn.py check l01` | checks your answers of lesson 1 without the browser |
     | `python3 learn.py reset l01` | starts lesson 1 anew, and keeps a dated copy of yours |
     """)

@@ -99,13 +99,14 @@ def _():
 
     ```python
     for _ in range(max_new_tokens):
-        logits, _ = model(tokens)              # every token so far, every time
+        # every token so far, every time:
+        logits, _ = model(tokens)
         tokens = append(tokens, sample(logits[-1]))
     ```
 
-    The loop is short and its text is correct. In this course it is the
+    The loop is short, and it generates the right text. In this course it is the
     [*oracle*](/?file=glossary.py&view-as=present): the simple, slow loop whose tokens every faster
-    engine must reproduce. Its weakness is the line with the comment.
+    engine must reproduce. Its weakness is the line below the comment.
     """)
     return
 
@@ -137,7 +138,7 @@ def _():
     mo.md(r"""
     ## Work per token, with and without a cache
 
-    The course's engine has a KV cache. Below, it writes those 20 characters, and the picture counts
+    The course's engine has a KV cache. Below, it generates the 20 new tokens, and the picture counts
     the tokens that each step computed. The counts with a cache come from the engine's trace of this
     run. Those without a cache are calculated: each step computes every token so far.
     """)
@@ -339,9 +340,9 @@ def _():
     mo.md(r"""
     ## How much time does the cache save?
 
-    Both ways now write 200 characters on your machine. The cached run is the engine's: your attention
-    copies its whole cache at every step, which is correct but slow, while the engine writes into
-    memory that it reserved at the start.
+    The loop without a cache and the engine now each write 200 characters on your machine. The engine
+    stands in for your attention, which copies its whole cache at every step. That is correct but slow;
+    the engine writes into memory that it reserved at the start.
     """)
     return
 
@@ -784,8 +785,8 @@ def _():
     | positions off by one | 0.9 | 0.5 | 0.5 |
 
     The text of the broken cache still reads well: "what light through yonder window the state, And
-    therefore the sentence of". So a correct cache in float32 promises *close* logits, not the same
-    text for ever. Our tests compare token for token in float64, where rounding almost never swaps two
+    therefore the sentence of". So a correct cache in float32 promises *close* logits. It does not
+    promise the same text. Our tests compare token for token in float64, where rounding almost never swaps two
     nearly equal logits. In 16 bits, the default of nanoGPT's `sample.py`, rounding can change a text.
     The same question came to Hugging Face transformers (issue #25420), and a maintainer answered that a
     cache changes the logits of most models: by a negligible amount in float32, and by a noticeable one

@@ -45,19 +45,19 @@ def _():
         budget_table,
         budget_verdict,
         drawn_masks,
+        exhibit_masks,
         long_prompt_arrives,
         one_tiny_layer,
         picked_budget,
         six_requests,
-        texts_table,
     )
     from course.lesson_data.l01_curves import budget_chart, limit_chart
     from course.lesson_data.l01_exhibits import (
-        flips_by_layers,
         flips_table,
         late_arrival,
         text_by_chunk_size,
     )
+    from course.lesson_data.texts import served
     from course.replay import replays
     from nanogpt import Engine, EngineConfig, Policies, load_model, planning
     from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
@@ -85,7 +85,7 @@ def _():
         budget_verdict,
         drawn_masks,
         engine_loop,
-        flips_by_layers,
+        exhibit_masks,
         flips_table,
         late_arrival,
         latencies,
@@ -98,11 +98,11 @@ def _():
         plan_whole_prompts,
         planning,
         replays,
+        served,
         six_requests,
         stopped,
         summary,
         text_by_chunk_size,
-        texts_table,
         whose,
     )
 
@@ -540,8 +540,26 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(attempts, exact, reference_trace, sampled, texts_table, your_trace):
-    mo.md(texts_table(attempts, exact, sampled, your_trace, reference_trace))
+def _(
+    attempts,
+    exact,
+    reference_trace,
+    sampled,
+    served,
+    six_requests,
+    your_trace,
+):
+    mo.md(
+        served(
+            attempts,
+            six_requests(),
+            exact,
+            sampled,
+            your_trace,
+            reference_trace,
+            "No plan can change a text; look at `chunk_mask` and `chunk_inputs`.",
+        )
+    )
     return
 
 
@@ -627,18 +645,18 @@ def _():
         "l01.exhibit_a",
         mo.md(r"""
         The published code took a branch without a mask whenever there was a cache: *no causal mask
-        needed, T = 1*. That was true of decodes. Later, continuation chunks took the same branch.
+        needed, T = 1*. That was true of decodes. Later, every chunk after the first took the same branch.
         """),
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(MaskStepper, drawn_masks):
+def _(MaskStepper, exhibit_masks):
     after(
         "l01.exhibit_a",
         MaskStepper(
-            drawn_masks(None),
+            exhibit_masks(),
             title="The second chunk of 8 tokens",
             question="Which rows attend to keys of later tokens?",
         ),
@@ -656,8 +674,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(flips_by_layers, flips_table, model):
-    after("l01.poisoned_rows", mo.md(flips_table(flips_by_layers(model))))
+def _(flips_table, model):
+    after("l01.poisoned_rows", mo.md(flips_table(model)))
     return
 
 
@@ -917,8 +935,8 @@ def _():
     - A whole prompt in one step delays every decode in that step: one ITL of 206 ms instead
       of 5 ms, modelled on the large GPU.
     - A token budget limits how long a step takes, and `plan_step` serves decodes first, so no text stalls.
-    - A chunk continues its text. Positions go on where the last chunk ended, and each token of the chunk
-      attends to the cached tokens and to the chunk up to itself. The engine samples only at the end of the
+    - A chunk continues the text of its request: positions go on where the last chunk ended, and each token
+      of the chunk attends to the cached tokens and to the chunk up to itself. The engine samples only at the end of the
       prompt. Then the text is the same for every chunk size.
     - The budget sets the largest ITL. Up to the knee, a larger budget costs nothing.
     - The price is TTFT, and on a machine without idle arithmetic also throughput.

@@ -233,7 +233,7 @@ def _():
     the top, and a new entry rises along one path from the bottom: at most 14 levels for 10,000
     requests.
 
-    These are the pushes and pops of a real run with three places in the batch and a KV budget of 20.
+    These are the pushes and pops of a real run with three slots and a KV budget of 20.
     The tree and the array show the same heap: the children of cell *i* are the cells 2*i* + 1 and
     2*i* + 2. Beside each pop is the admission test that the request passed.
     """)
@@ -434,34 +434,20 @@ def _(
     run_with,
     victim_attempt,
 ):
-    yours = replace(
-        earlier.policies,
-        sort_key=key_attempt.or_reference(queueing.sort_key),
-        admit=admit_attempt.or_reference(queueing.admit),
-        choose_victim=victim_attempt.or_reference(queueing.choose_victim),
-        requeue=requeue_attempt.or_reference(queueing.requeue),
-    )
-    your_trace = run_with(yours)
-    return (your_trace,)
-
-
-@app.cell(hide_code=True)
-def _(
-    KVBudget,
-    admit_attempt,
-    key_attempt,
-    reference_trace,
-    requeue_attempt,
-    victim_attempt,
-    your_trace,
-):
     attempts = {
         "sort_key": key_attempt,
         "admit": admit_attempt,
         "choose_victim": victim_attempt,
         "requeue": requeue_attempt,
     }
+    yours = {name: each.or_reference(getattr(queueing, name)) for name, each in attempts.items()}
+    your_trace = run_with(replace(earlier.policies, **yours))
     started = any(each.started for each in attempts.values())
+    return attempts, started, your_trace
+
+
+@app.cell(hide_code=True)
+def _(KVBudget, reference_trace, started, your_trace):
     KVBudget(
         your_trace.to_json(),
         "KV tokens against a budget of 160",
@@ -470,7 +456,7 @@ def _(
         group="stage",
         question="Which request is preempted when the budget is full, and for which other request?",
     )
-    return attempts, started
+    return
 
 
 @app.cell(hide_code=True)
@@ -714,9 +700,9 @@ def _():
     ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)). The cures are more memory, or
     admission that leaves some room for growth.
 
-    That preemption does not change a text is easier to promise here than on a GPU. There a recomputed
-    prefill adds numbers in another order than the decodes did, so a near-tie between two tokens can fall
-    the other way: *identical logical context, not bit-identical output*
+    Here preemption changes no text. On a GPU this is harder to promise: a recomputed prefill adds numbers
+    in another order than the decodes did, so a near-tie between two tokens can fall the other way, with
+    *identical logical context, not bit-identical output*
     ([onnxruntime-genai #2418](https://github.com/microsoft/onnxruntime-genai/pull/2418)). This page
     compares texts in float64 for that reason.
 

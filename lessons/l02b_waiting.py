@@ -157,11 +157,12 @@ def _():
         reproduces three of the four published results. In the fourth, *memory pressure*, the engines
         differ twice. When running requests grow, ours preempts under FCFS too; the author's never preempts
         under FCFS. In ours a victim keeps its generated tokens; in the author's it starts its text over.
-        The control shows that the measurement responds only to priority.
+        In the control, in which all requests are equal, no value changes. So the differences in the other
+        rows come from the priorities.
 
         No step became faster. Latency moved from some requests to others, and recomputed tokens are work
-        done twice. The table does not show a request that waits as long as more important ones arrive. The
-        next section does.
+        done twice. The table does not show that a request can wait for ever while more important ones keep
+        arriving. The next section does.
         """),
     )
     return
@@ -293,11 +294,12 @@ def _():
     | `preempt_to_admit` | none: the queue is sorted and victims are chosen by priority | `preempt_to_schedule()`, if priorities differ by more than a threshold (10) |
     | ageing | none | `hrrn`, highest response ratio next |
 
-    - So vLLM's users see the *inversion* result without preempting to admit;
-      [#40004](https://github.com/vllm-project/vllm/issues/40004) calls it *a serious issue*. A proposed
-      change ([#54530](https://github.com/vllm-project/vllm/pull/54530), open when we last looked) compares
-      only priorities. Its author gives the reason: with the arrival as a tie-break, a preempted request
-      would take its slot back in the next step, and equal requests would preempt each other in turn.
+    - vLLM cannot preempt to admit, so important requests wait for a less important running one, as in
+      *inversion*; [#40004](https://github.com/vllm-project/vllm/issues/40004) calls this *a serious
+      issue*. A proposed change ([#54530](https://github.com/vllm-project/vllm/pull/54530), open when we
+      last looked) compares only priorities. Its author gives the reason: with the arrival as a tie-break,
+      a preempted request would take its slot back in the next step, and equal requests would preempt each
+      other in turn.
     - Neither engine knows output lengths, so neither runs the shortest request first. SGLang's
       `shortest-prefill-first` uses the length of the prompt, which is known; its `lpm` prefers the
       longest cached prefix (lesson 7).

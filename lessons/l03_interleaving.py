@@ -26,9 +26,9 @@ def _():
     - split the new K/V and the sampled tokens back out to their requests,
     - recognise three defects that make a text depend on its neighbours in the batch.
 
-    **The padded batch is the teaching form.** This lesson lays requests side by side in one padded
-    tensor, as textbooks do, because there you can see every mask and every slice. Production engines
-    *pack*: they put all tokens of a step into one flat row without padding. Lesson 3b does that.
+    **The padded batch is the teaching form.** This lesson makes each request a row of one padded tensor,
+    as textbooks do, because there you can see every mask and every slice. Production engines *pack*:
+    they put all tokens of a step into one flat row without padding. Lesson 3b does that.
 
     ## What do two forwards per step cost?
 
@@ -159,8 +159,8 @@ def _():
 
     - **The padding is on the left.** So every row's last real token is in the last column, and the logits
       to sample from are `logits[:, -1]` for decodes and chunks alike.
-    - **A decode is a chunk of one token.** A's newest token is its 22nd, so its position is 21. The count
-      of computed tokens, the slice and the positions work as in lesson 1.
+    - **A decode is a chunk of one token.** A's newest token is its 22nd, so its position is 21. As in
+      lesson 1, a row holds the tokens that follow the computed ones, at their positions in the text.
     """),
     )
     return
@@ -392,9 +392,9 @@ def _():
     mo.md(r"""
     ### Splitting the K/V back out
 
-    After the forward there is one tensor of keys, (B, S + T, D), past and new together. Here D stands for
-    all the numbers of a key: (H, D) in the fused step below, H · D in the engine. The cache needs each
-    request's own keys. Each row has padding in **two** places, so no single slice is enough.
+    After the forward there is one tensor of keys, (B, S + T, D), past and new together. Here D counts the
+    numbers of one key in all heads; your slices work for separate heads, (B, S + T, H, D), too. The cache
+    needs each request's own keys. Each row has padding in **two** places, so no single slice is enough.
     """)
     return
 
@@ -512,12 +512,13 @@ def _():
     mo.md(r"""
     ### The fused step
 
-    The step, with its attention written out. Decodes and chunks take the same path; only the mask tells
-    them apart.
+    Here is the whole step, with its attention written out. Decodes and chunks take the same path; only the
+    mask tells them apart. Every computed token is in the cache, so `context_lens` equals
+    `num_computed_tokens`.
 
     ```python
-    tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)  # (B, T)
-    mask = full_mask(context_lens, num_scheduled_tokens).unsqueeze(1)  # (B, 1, T, S + T)
+    tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)
+    mask = full_mask(context_lens, num_scheduled_tokens).unsqueeze(1)         # (B, 1, T, S + T)
 
     def attend(layer, q, k, v):
         k, v = with_past(cached_k[layer], k), with_past(cached_v[layer], v)   # (B, S + T, H, D)
@@ -827,12 +828,13 @@ def _():
     after(
         "l03.fused_cost",
         mo.md(r"""
-    ## What does one forward save, and where does it lose?
+    ## When does one padded forward save time?
 
     In the run of six requests above: **338 useful tokens, 871 computed (39%).** Only 9 of its 30 steps
     have padding, and the worst of them computes 162 tokens for 32 useful ones. On a GPU the time to read
-    16 GB of weights hides the padding; a step whose time is arithmetic pays for every padding token. So
-    the padded forward wins with short chunks on a GPU, and loses with long chunks anywhere.
+    16 GB of weights hides a little padding. Once the arithmetic of a step takes longer than that, every
+    padding token adds time. So the padded forward is faster with short chunks on a GPU, and slower with
+    long chunks on any machine.
     """),
     )
     return

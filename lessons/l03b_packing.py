@@ -258,8 +258,8 @@ def _():
 
     ## What each layout costs
 
-    The run of the prediction again, with its five users who read and three prompts, in three layouts.
-    The requests, the plan of every step and the texts are the same in all of them.
+    The table repeats the run of the prediction, five users who read and three prompts, in three layouts.
+    The requests, the plan of every step and the texts are the same in all three.
     """)
     return
 
@@ -331,7 +331,7 @@ def _():
       engines with CUDA graphs pad the flat token count up to a captured size. vLLM captures 1, 2, 4,
       then multiples of 8 up to 248 and of 16 from 256 on, so a step of 61 tokens computes 64. That is
       still far from a rectangle. The engine of this course has no graphs and pads nothing.
-    - **The last bits of a result depend on the batch**, with any layout (folded below).
+    - **The last bits of a result depend on the batch**, with each of these layouts (folded below).
 
     /// details | Batch invariance: why a request's logits depend on the other requests
 
@@ -342,11 +342,12 @@ def _():
     changes only where two tokens are nearly tied. To rule even that out, the exact runs of these
     lessons are in float64.
 
-    `EngineConfig(executor="batch_invariant")` prevents it: every operation always sees the same shape.
-    Tokens run in tiles of one fixed size, and dummy tokens fill the last tile
-    (`nanogpt/executors/batch_invariant.py`). One request generates 40 tokens together with other
+    With `EngineConfig(executor="batch_invariant")` the bits do not depend on the batch, because every
+    operation always sees the same shape. Tokens run in tiles of one fixed size, and dummy tokens fill the
+    last tile (`nanogpt/executors/batch_invariant.py`). One request generates 40 tokens together with other
     requests. The table counts the tokens whose logits are the same, bit by bit, as when the request is
-    the only one:
+    the only one. It records one run, whose machine was not noted; on yours, the packed counts and the
+    times will differ:
 
     | together with | packed | batch-invariant | time, relative to packed |
     |:--|--:|--:|--:|
@@ -363,17 +364,18 @@ def _():
 
     /// details | Fewer bits: int8
 
-    Without padding, a step consists mostly of useful matrix products. Engines multiply in 8 bits or
-    fewer. Tokens per second of our int8 executor (`nanogpt/executors/int8.py`, one thread), relative to
-    float32:
+    Without padding, a step consists mostly of useful matrix products, and engines speed these up by
+    multiplying in 8 bits or fewer. The table gives the tokens per second of our int8 executor
+    (`nanogpt/executors/int8.py`) relative to float32, on one thread of an AMD EPYC
+    (`docs/benchmarks/engine.md` has the spread):
 
     | decodes at once | 1 | 8 | 32 |
     |:--|--:|--:|--:|
     | 10.8 million weights | ×1.32 | ×1.32 | ×1.53 |
     | 0.9 million weights, this course's model | ×0.53 | ×0.71 | ×1.04 |
 
-    It pays where the matrix products are large. Where they are small, rounding their inputs costs more
-    time than the 8 bits save. Rounding changes the texts of this course's model.
+    int8 is faster where the matrix products are large. Where they are small, rounding their inputs costs
+    more time than the 8 bits save. Rounding changes the texts of this course's model.
     ///
     """)
     return

@@ -115,8 +115,8 @@ def _():
     > With a **window** of W, a token attends to itself and to the W tokens before it. With S **sinks**
     > it also attends to the first S tokens of the text.
 
-    Large models put much attention weight on the first tokens, and their text breaks without them
-    (StreamingLLM, Xiao et al., 2023). The sinks keep these tokens visible.
+    Large models put much attention weight on the first tokens, and their text breaks when these tokens
+    leave the window (StreamingLLM, Xiao et al., 2023). As sinks, these tokens stay visible.
 
     **W or W + 1?** Here W counts the tokens *before* the query, so a token sees W + 1 keys, as in the
     post from which this lesson grew, by the author of
@@ -126,14 +126,14 @@ def _():
 
     After a step, the last W entries and the S sinks have to stay. W entries are enough for W + 1 keys,
     because the next token brings its own. No later token attends to the other entries, so the engine
-    can evict them. A request then keeps at most W + S entries, however long its text gets. **Visibility decides the text; eviction
-    only frees memory.**
+    can evict them. A request then keeps at most W + S entries, however long its text gets.
+    **Visibility decides the text; eviction only frees memory.**
 
     ## The line that evicts
 
     `execute` runs the model with the window's mask. The marked line then records the step: it
-    commits the new K/V, evicts the entries that no later token sees, and updates what the scheduler
-    charges each request against the KV budget. You build the mask, the eviction, the charge and the
+    commits the new K/V, evicts the entries that no later token sees, and updates the number of KV tokens
+    that each request is charged against the KV budget. You build the mask, the eviction, the charge and the
     storage.
     """)
     return
@@ -421,7 +421,8 @@ def _():
 
     Five requests run with a window of 24, 4 sinks and a KV budget of 100 tokens, with the functions
     that you have written so far. The timeline shows the run with the rolling buffer. The table adds
-    runs with `evict` as storage and with chunks of at most 7 and 64 tokens: no text may change.
+    a run that calls `evict` instead, and runs with chunks of at most 7 and of at most 64 tokens: no text
+    may change.
 
     `admit` is the reference here. Your `admit` of lesson 2 counts all tokens of a request; under a
     window, only the tokens that stay count.
@@ -509,13 +510,13 @@ def _(
     yours,
 ):
     _runs = {
-        "rolling buffer, chunks of at most 32": your_trace,
-        "`evict` as storage": run_under(kv_storage="evict")(yours),
-        "chunks of at most 7": run_under(token_budget=7)(yours),
-        "chunks of at most 64": run_under(token_budget=64)(yours),
+        "rolling buffer, chunks ≤ 32": your_trace,
+        "`evict`, chunks ≤ 32": run_under(kv_storage="evict")(yours),
+        "rolling buffer, chunks ≤ 7": run_under(token_budget=7)(yours),
+        "rolling buffer, chunks ≤ 64": run_under(token_budget=64)(yours),
     }
     mo.md(
-        f"{whose_policies(attempts, 'these runs')} Of the earlier lessons: {earlier.sentence}\n\n"
+        f"{whose_policies(attempts, 'these runs')} From earlier lessons: {earlier.sentence}\n\n"
         f"{runs_table(exact, stage, _runs)}"
     )
     return
@@ -567,8 +568,8 @@ def _():
 
     ## Break it: one in, one out
 
-    Exhibit A is a defect found in published code. Three prompts are longer than W = 20, and this `evict` drops
-    one entry per step, because each decode adds one. The KV budget is 60.
+    Exhibit A is a defect found in published code. Three prompts are longer than W = 20, and this `evict`
+    drops one entry per step, because each decode adds one. The KV budget is 60.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -626,8 +627,8 @@ def _():
     mo.md(r"""
     ## How much memory does a window save?
 
-    The table shows three benchmarks of the post (requests and limits from its author's file,
-    `benchmarks/sliding_window.py`), as published and in our engine. Each cell reads *without → with a
+    The table shows three benchmarks of the post, as published and in our engine, with the requests and
+    limits of `benchmarks/sliding_window.py` in the author's repository. Each cell reads *without → with a
     window*. The first two columns of numbers count KV tokens.
     """)
     return
@@ -645,13 +646,13 @@ def _():
     The post's headline, *peak memory 36 to 46 % less*, is about the largest single request. Memory has
     to hold all requests together, and by the post's own numbers their total falls by 42, 8 and 22 %.
     The post's benchmark does not preempt, so it holds 64 KV tokens under a budget of 50. Our engine
-    keeps the budget after every step, and the window saves preemptions.
+    stays within the budget after every step, and the window saves preemptions.
 
     **A padded batch also has less padding.** Lesson 3's padded layout fills every request's K/V up to
     the longest. Below, a request with a 10-token prompt joins a request that holds 48 entries. Without a
-    window its K/V is padded by 38 entries in every step. With W = 20 the longer request holds 20 at once
-    and the other one soon: the padding starts at 10, is 2 after eight steps and ends at 0. The post estimates 2 or 3. A packed batch has no
-    such padding in either case.
+    window its K/V is padded by 38 entries in every step. With W = 20 the longer request holds 20 entries,
+    and the shorter one reaches 20 after ten steps: the padding starts at 10, is 2 after eight steps and
+    ends at 0. The post estimates 2 or 3. A packed batch has no such padding in either case.
     """)
     return
 
@@ -671,12 +672,12 @@ def _(Curves, padded_entries):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where a window loses
+    ## What does a window cost in speed, recomputation and reuse?
 
     **Short texts get slower.** The post measures 18, 8 and 21 % more tokens per second with a window,
-    but our engine generates fewer in short texts. Its tokens per second, relative to the full cache
-    (packed, `python -m benchmarks.window`, one thread of an AMD EPYC, CPU time, median of 9; the spread
-    is in `docs/benchmarks.md`):
+    but our engine is slower with a window unless the texts are long. The table gives its tokens per
+    second of CPU time relative to the full cache: packed executor, one thread of an AMD EPYC, median of 9
+    (`python -m benchmarks.window`; `docs/benchmarks/features.md` has the spread).
 
     | requests × new tokens | W | most KV tokens held | rolling buffer | evict |
     |:--|--:|--:|--:|--:|
@@ -706,8 +707,8 @@ def _():
       entries after each step.
     - Visibility depends on positions only. Therefore chunks, eviction and storage never change the text.
     - A view keeps its whole storage alive, so eviction copies, or overwrites in a rolling buffer.
-    - The scheduler has to charge the KV tokens that are really held. The peak of a step is higher by up
-      to the chunk.
+    - The scheduler has to charge the KV tokens that are really held. At the peak of a step, a request holds
+      up to the length of its chunk more.
     - A window saves memory once a text is longer than W + S tokens, but it saves time only when contexts
       are long.
 
@@ -718,7 +719,7 @@ def _():
     | our window of W − 1: W keys with the token itself | `sliding_window` of the model's config; the kernel gets W − 1 | `config.sliding_window - 1` |
     | eviction | `SlidingWindowManager`, `vllm/v1/core/single_type_kv_cache_manager.py` | `SWAComponent` of the radix cache |
     | storage | blocks of tokens (lesson 7), freed as a whole | a pool of its own, `SWAKVPool`, `srt/mem_cache/swa_memory_pool.py` |
-    | models with both kinds of layers | hybrid KV cache manager, `--disable-hybrid-kv-cache-manager` | `--swa-full-tokens-ratio` 0.8, `--disable-hybrid-swa-memory` |
+    | models in which only some layers have a window | hybrid KV cache manager, `--disable-hybrid-kv-cache-manager` | `--swa-full-tokens-ratio` 0.8, `--disable-hybrid-swa-memory` |
 
     - Both engines free memory in whole blocks or pages, and only in the layers that have a window. In
       models that mix layers, the K/V of the other layers still grows.

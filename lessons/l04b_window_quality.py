@@ -96,8 +96,9 @@ def _(load_model, moves):
         ),
         2,
         "The K/V of an upper layer is computed from the outputs of the layers below, so information "
-        "moves **W positions per layer**: 4 × 8 = 32 positions back, and not one further. In the "
-        "course's model, another token at this distance changes a logit by at most: "
+        "moves **W positions per layer**: 4 × 8 = 32 positions back, and not one further. When one "
+        "token of the text is replaced in the course's model, the largest change of a logit depends on "
+        "how far back that token is: "
         + ", ".join(f"{distance} back: {change:.2g}" for distance, change in _moves.items())
         + ".",
     )
@@ -125,8 +126,8 @@ def _(ReceptiveField):
 def _():
     mo.md(r"""
     The engine evicts in the step's `update`, but the text changes in the marked line: `execute` runs
-    attention over the K/V that is still in the window. This lesson measures how much that changes the
-    predictions.
+    attention over the K/V that is still in the window. This lesson measures how much a window changes
+    the predictions.
     """)
     return
 
@@ -239,9 +240,10 @@ def _():
     - **teacher-forced**: `compare_logits` on the first 128 characters of each passage, because the
       small model has no more positions. So the added loss of the course's model is 1.17 here, and not
       1.42 as on all 256 characters.
-    - **needle**: two texts differ only in which of two speakers, A or B, spoke 90 characters ago. Is A,
-      compared with B, the more probable next speaker in the text in which A spoke? A model that cannot
-      tell the two texts apart scores 50 %. The table shows the score without and with the window.
+    - **needle**: two texts differ only in which of two speakers, A or B, spoke 90 characters ago. A
+      trial is passed if A, compared with B, is a more probable next speaker in the text in which A spoke
+      than in the other text. A model that cannot tell the two texts apart scores 50 %. The table shows
+      the share of passed trials without and with the window.
     """),
     )
     return
@@ -320,8 +322,8 @@ def _(
         f"{on_sinks.sum(-1).mean():.1%} of a head's attention weight. Keeping them helps all the same: "
         f"in the chart above, the window then adds {_added[16, 4][1]:.2f} nats and not "
         f"{_added[16, 0][1]:.2f}. Nearly all of this help is in layer 0: when only layer 0 keeps them, "
-        f"the window adds {added_with_sinks_in_layer_0(model):.2f}. Why the beginning of the text helps "
-        "layer 0 so much is left open here. Attention sinks are common in larger models, but not every "
+        f"the window adds {added_with_sinks_in_layer_0(model):.2f}. This lesson does not explain why "
+        "the beginning of the text helps layer 0 so much. Attention sinks are common in larger models, but not every "
         "model has them.",
     )
     return by_distance, on_sinks
@@ -410,7 +412,8 @@ def _():
 
     The post names three things that a window should hurt: recall, closing brackets and quotations, and
     avoiding repetition. Our 65 characters have no brackets, but a play opens and closes lines and
-    speeches. The course's model sampled four texts of 120 characters:
+    speeches. In each row of the table the course's model generated four texts of 120 characters, sampled
+    except for the column *repeated, greedy*:
     """)
     return
 
@@ -423,7 +426,7 @@ def _(model, plays_table):
             plays_table(model)
             + "\n\n**Structure breaks**: under the window, lines end and speakers change far too often, "
             "with sinks a little less. **Repetition** goes the other way. This model's greedy texts run "
-            "in circles with the full context and hardly do so under a window: to repeat a text, the "
+            "in circles with the full context and much less under a window: to repeat a text, the "
             "model has to attend to it. So the third expected harm does not show up here."
         ),
     )
@@ -478,12 +481,12 @@ def _(keeping_table, model):
         mo.md(
             "/// details | Keeping the heaviest entries instead of the last W: H2O\n\n"
             "*Keep the last W* guesses which entries later tokens will attend to. **H2O** (Zhang et al., "
-            "2023) measures it: each head keeps recent entries and its *heavy hitters*, those with the "
-            "most attention weight so far. With 32 entries per head, on the first passage:\n\n"
+            "2023) measures attention instead: each head keeps recent entries and its *heavy hitters*, "
+            "those with the most attention weight so far. With 32 entries per head, on the first passage:\n\n"
             + keeping_table(model)
             + "\n\nAt equal memory this is far better. **FastGen** (Ge et al., 2023) profiles each head "
-            "once over the prompt and then keeps one rule for it. An engine pays for both. It has to "
-            "read the attention weights, which FlashAttention-style kernels never materialise. Each "
+            "once over the prompt and then keeps one rule for it. H2O and FastGen are harder for an engine. It "
+            "has to read the attention weights, which FlashAttention-style kernels never materialise. Each "
             "head keeps other positions, so one mask no longer serves all heads. And the kept entries "
             "depend on the request, so requests cannot share a prefix.\n///"
         ),
@@ -500,9 +503,10 @@ def _():
     the model needs, and every eviction is an error. Seen as a **resource**, each entry takes memory from
     another request, and evicting an entry that hardly matters is a good trade. This lesson measured the
     trade. For a model that was trained with the window it is free; for one that was not it is bad.
-    Neither can recall a token that is out of the windows' reach. Eviction comes in two kinds: a sliding
-    window evicts tokens of a running request, and its text changes. SGLang's radix cache evicts nodes
-    and vLLM evicts blocks that no running request uses, which costs only recomputation. An *adaptive*
+    Neither model can recall a token that is further back than the windows of all layers together reach.
+    Engines evict in two ways. A sliding window evicts tokens of a running request and changes the text of
+    that request. SGLang's radix cache evicts nodes, and vLLM evicts blocks, that no running request uses;
+    this costs only recomputation. An *adaptive*
     window would grow for requests that attend far back; this lesson does not build one.
 
     ## What you now know
@@ -525,7 +529,7 @@ def _():
     - **StreamingLLM** (Xiao et al., 2023): large models put much weight on the first tokens, and keeping
       four of them saves the fluency of a window at run time. Recall is still lost. Neither engine has a
       flag for it with ordinary models, because evicting the middle of a full-attention model's cache
-      changes the model.
+      changes its predictions.
     - **"Sink" in today's engines** mostly means a learned extra logit per head in the softmax, as in
       gpt-oss (`self.sinks` in `srt/models/gpt_oss.py`, `has_sink` in vLLM's attention backends).
 

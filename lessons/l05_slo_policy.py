@@ -193,15 +193,15 @@ def _():
 
     With lesson 1's chunks, an urgent request can run between two chunks, without any preemption. What do
     chunks cost a prompt of 4,000 tokens on the post's line? The fit does not say how much of the 34 ms every
-    chunk pays again. The lower bound is nothing: these chunks have more than 100 tokens, so their arithmetic
-    hides the weight read. The upper bound is all 34 ms.
+    chunk pays again: at least nothing, since these chunks have more than 100 tokens and their arithmetic takes
+    longer than the weight read, and at most all 34 ms.
 
     | 4,000 tokens in | prefill, at least | prefill, at most | longest wait until another request can start, at most |
     |:--|--:|--:|--:|
     | one pass | 726 ms | 726 ms | 726 ms |
     | chunks of 512 | 726 ms | 965 ms, ×1.33 | 123 ms |
     | chunks of 128 | 726 ms | 1,784 ms, ×2.46 | 56 ms |
-    | one pass that can be left between two of 80 layers | 726 ms | 726 ms | 9 ms |
+    | one pass that can be stopped after each of its 80 layers | 726 ms | 726 ms | 9 ms |
 
     Chunks suffice where every SLO can bear the wait for one chunk, and chunks of 512 often do. Preemption is
     for tighter promises. While no urgent request arrives, it costs only a check at each layer (lesson 6).
@@ -389,8 +389,8 @@ def _():
     Two rules protect running requests. Your function applies **Rule 1**: a request that was preempted once
     is immune. The workers apply **Rule 2**: a pass that is past 90 % of its layers runs to its end, since an
     abort would lose nearly all of it. (In the post's fork, a prefill machine also computes one decode, for a
-    request's first token, before it sends the K/V away. By the post, Rule 2 protects that decode too: its
-    abort would throw away a whole prefill for one token.)
+    request's first token, before it sends the K/V away. According to the post, Rule 2 protects that decode too:
+    its abort would throw away a whole prefill for one token.)
     """)
     return
 
@@ -527,10 +527,13 @@ def _():
     mo.md(r"""
     ## Does the policy help under load?
 
-    Requests arrive at random, four per second for half a minute. The modelled engine has the post's line
-    (34 ms per pass, 0.173 ms per token, 80 layers). Prompts have 675 tokens on average. One request in five
-    is **urgent**: its first token was promised within 1 to 1.3 times its own prefill time. The others are
-    **generous**, with 3 to 10 times.
+    Requests arrive at random, four per second for half a minute. A modelled pass of 80 layers takes
+    `max(17 ms, 0.173 ms per token) + 17 ms`: the weight read or the arithmetic, and half of the 34 ms. The
+    fit does not say how much of the 34 ms belongs to the request; here it is the other half, which passes
+    between the end of the pass and the first token. The policy predicts with the line.
+
+    Prompts have 675 tokens on average. One request in five is **urgent**: its first token was promised within
+    1 to 1.3 times its own prefill time. The others are **generous**, with 3 to 10 times.
 
     The modelled engine works like the author's fork of vLLM. Your `edf_score` orders the queue, and waiting
     requests share a pass of up to 9,000 tokens. While the pass runs, the monitor looks at the waiting requests
@@ -548,10 +551,10 @@ def _():
             "About 75 %: the urgent requests go first now",
             "About 50 %: many are doomed when they arrive",
             "About 38 %: nothing changes",
-            "About 10 %: the aborted work is missing",
+            "About 10 %: the aborted work has to be computed again",
         ),
         2,
-        "**37.1 %.** The difference is noise. At none of the five loads is it more than 2.8 points. The author published this null result with its data (branch `dev-treatment` of the fork).",
+        "**37.1 %.** The difference is noise, and it is at most 2.8 points at each of the five loads. The author published this null result with its data (branch `dev-treatment` of the fork).",
     )
     return
 
@@ -608,7 +611,7 @@ def _():
     mo.md(r"""
     ## The same in vLLM and SGLang
 
-    Neither engine schedules by deadlines. What comes nearest:
+    Neither engine schedules by deadlines. These features come nearest:
 
     - **A margin.** SGLang's `--enable-priority-scheduling` preempts a running request only if the priorities
       differ by more than `--priority-scheduling-preemption-threshold` (10).

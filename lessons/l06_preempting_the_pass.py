@@ -147,8 +147,8 @@ def _():
     | 2,000 | 380 ms | 4.8 ms | 483 ms | 123 ms |
     | 7,986 | 1,416 ms | 17.7 ms | 1,928 ms | 123 ms |
 
-    A request of 242 tokens that arrives just after a prompt of 7,986 has begun waits more than a second for a
-    first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but every long prompt pays
+    Suppose that a request of 242 tokens arrives just after the pass over 7,986 tokens has begun. It waits more
+    than a second for a first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but every long prompt pays
     for them, even when no urgent request comes. ("At most": the line is a fit of TTFT, so a part of its 34 ms
     belongs to the request; here all 34 ms are charged to every chunk.) **FlowPrefill**, the paper behind the
     post, lets the pass check at every layer whether it is still wanted. A layer is short, and a check is cheap.
@@ -384,8 +384,8 @@ def _():
     mo.md(r"""
     ## Rolling back an aborted step
 
-    The ranks have left and tell the engine so. An exception loses its type between two processes, and a
-    preempted rank must not look like a crashed one, so each rank replies with a record: done, left at a
+    The ranks have left and tell the engine so. A preempted rank must not look like a crashed one. vLLM's workers
+    send an exception to the engine as text, without its type; our ranks reply with a record: done, left at a
     layer, or failed.
 
     Now the scheduler's state still records a step that was aborted. Lesson 2's preemption never had this
@@ -591,7 +591,8 @@ def _():
 
     > step 3 was meant; step 4 was left at layer 0 of 4.
 
-    The reference ran the same story before, in steps 1 and 2: *step 1 was meant; step 2 was computed to its end.*
+    The reference had gone through the same order of events before, in steps 1 and 2: *step 1 was meant; step 2
+    was computed to its end.*
     """)
     return
 
@@ -611,7 +612,7 @@ def _():
         3,
         "**None.** Between the last check and the write there is always a gap, and the operating system can pause a thread "
         "there for as long as it likes: step 4 begins, clears the flag, and then it is set. Each repair makes the wrong abort rarer, "
-        "so that no test meets it any more. A target that names its step can arrive at any time: step 4 reads 3 and goes on. "
+        "until the tests no longer catch it. A target that names its step can arrive at any time: step 4 reads 3 and goes on. "
         "The published fork still has the same mistake in one place: the queue for its cheaper, scheduler-level "
         "preemption carries bare request ids.",
     )
@@ -621,13 +622,13 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Measure it, including where it loses
+    ## What does preemption gain, and what does it cost?
 
     All five arms were recorded in one run. Each round tries every arm once, so a busy moment of the machine
     does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree; open the detail after
     exercise 6.2.) Each cell is the median of 7 rounds, with the lowest and the highest in brackets. The SLO of
-    the urgent request, 349 ms, is half of what the pass over 1,400 tokens took before the rounds, 699 ms; in the
-    rounds the pass was faster.
+    the urgent request is 349 ms, half the time of the pass over 1,400 tokens. That pass took 699 ms before the
+    rounds, and less in the rounds.
 
     | arm | urgent request: TTFT | SLO met | long prefill: TTFT | left at layer | write to both replies |
     |:--|--:|--:|--:|--:|--:|
@@ -653,14 +654,14 @@ def _(Figure, ranks):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Preemption loses in these cases:
+    In these cases preemption gains little or costs more than it gains:
 
     - **Short passes.** The gain is at most the rest of the pass. Where chunks keep passes short there is
       little to gain; the post runs with chunked prefill switched off.
     - **No urgent request.** Every layer of every pass that may be preempted pays for the vote. The fork's
       comparison arm, without preemption, votes too, so its published comparison cannot show the cost.
     - **Late aborts**, as in your prediction. And an abort hits all prefills in the pass, urgent ones included.
-    - **A promise too short.** If the urgent request itself can no longer be in time, the policy calls it
+    - **An SLO that is too short.** If the urgent request itself can no longer be in time, the policy calls it
       doomed, and its own pass may be preempted next.
     - **The wrong policy.** A monitor that sees arrivals, without the other repairs, made attainment *worse*
       (lesson 5b).

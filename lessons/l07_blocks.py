@@ -339,9 +339,9 @@ def _():
     mo.md(r"""
     ## Hashing blocks
 
-    The third decision is how to find a cached block. A request brings tokens, and comparing them with
-    every cached block would take longer with every block that is cached. So each full block gets a **hash**, and a
-    dictionary maps the hash to the block.
+    The third decision is how to find a cached block. A request has tokens, and comparing them with
+    each cached block would take the longer, the more blocks are cached. So each full block gets a **hash**,
+    and a dictionary maps the hash to the block.
 
     What has to go into the hash? One block can stand in for another only if both hold the same K/V. In
     the run above, request 2 has a block *␣my love*, with the space in front, after *ROMEO: O, she is*,
@@ -705,7 +705,7 @@ def _(is_exhibit_c_right):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## What sharing gains, and where blocks lose
+    ## What does sharing save, and what do blocks cost?
 
     **One system prompt for sixteen requests.** All prompts begin with the same 300 tokens
     and end with 20 of their own. Tokens computed and memory used, in slots and in blocks with your
@@ -729,7 +729,7 @@ def _():
 
     **The block size.** 24 requests have a system prompt of 60, 110 or 150 tokens. A small block follows a
     shared prefix closer to its end and leaves less memory empty. A small block also has a cost, which is
-    measured under *Where blocks lose*.
+    measured under *The cost of block tables*.
     """)
     return
 
@@ -781,11 +781,11 @@ def _(measured, started, whose, yours):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The tokens in the last row were recomputed because other requests had overwritten their blocks. Those
-    requests needed the memory; that is why a request was preempted. Blocks that are not shared (second
+    The tokens in the last row were recomputed because other requests had overwritten their blocks: a
+    request is preempted exactly when others need its memory. Blocks that are not shared (second
     row) save almost nothing here.
 
-    **Where blocks lose.** If no two prompts have a prefix in common, tables only cost time. The same
+    **The cost of block tables.** If no two prompts have a prefix in common, tables only cost time. The same
     workloads in slots and in blocks; time relative to slots, median of 21 repeats:
 
     | K/V in | 8 decodes | decodes and chunks | 4 long texts |
@@ -796,7 +796,7 @@ def _():
     | blocks of 64 | 1.00 | 1.04 | 1.05 |
     | blocks of 16, scattered | 1.19 | 1.31 | 1.30 |
 
-    Single repeats spread from 0.6 to 2.0, more than most rows differ (`docs/benchmarks.md` has them all).
+    Single repeats spread from 0.6 to 2.0, more than most rows differ (`docs/benchmarks/features.md` has them all).
     Two rows stand out. With blocks of one token the table is as long as the text, which costs about a
     tenth. In the row *scattered* a request's blocks lie anywhere in the pool, as they do after long use.
     On the CPU each layer has to gather such blocks into one tensor, which costs **19 to 31 % more
@@ -841,7 +841,7 @@ def _():
 
     - **Prefix caching is on by default in both.** vLLM hashes with `--prefix-caching-hash-algo sha256`.
       It does not compare tokens after a hash matches, so a collision would give a request another text's
-      K/V. 128 bits prevent accidental collisions; SHA-256 also prevents computed ones.
+      K/V. 128 bits prevent accidental collisions; SHA-256 also prevents deliberate ones.
     - **SGLang** keeps a radix tree
       ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)), in 0.5.23
       `UnifiedRadixCache`. A node holds a run of tokens and is split where texts diverge. vLLM evicts

@@ -183,8 +183,8 @@ def _():
     Two groups found the rule at about the same time (Leviathan et al., 2022; Chen et al., 2023). The
     draft draws its token from its own distribution **q**. If the draft proposes the token no more often
     than the target wants it (q ≤ p), accept it. If the draft proposes it too often, accept it with
-    probability p / q: proposed twice as often as wanted, accepted half the time. After a rejection
-    another token has to take the position. From what distribution do we draw the replacement?
+    probability p / q: proposed twice as often as wanted, accepted half the time. A rejected draft token
+    needs a replacement. From what distribution do we draw it?
     """)
     return
 
@@ -308,8 +308,9 @@ def _():
     the draft costs a tenth of a target pass per token, it drafts four tokens, and each is accepted with
     probability 0.85. It computes the speed-up as (1 + 4 · 0.85) / (1 + 0.1), about **4.0**.
 
-    Letters: here α is the acceptance rate, c the draft cost and k the number of draft tokens; Leviathan
-    et al. write α, c and γ, and the post p, α and K. In this lesson p and q are always distributions.
+    This lesson writes α for the acceptance rate, c for the draft cost and k for the number of draft
+    tokens. Leviathan et al. write α, c and γ, and the post p, α and K. In this lesson p and q are always
+    distributions.
     """)
     return
 
@@ -565,12 +566,12 @@ def _():
     /// details | Could the same seed give the same text?
 
     It could, at a price: let target and draft draw with the same random numbers, and keep a draft token
-    only if the target draws it too ([arXiv 2408.07978](https://arxiv.org/abs/2408.07978)). Measured with
-    our model and its draft at k = 4 and temperature 1, one shared random number per position yields 1.74
-    tokens per pass, shared Gumbel noise (a random number for each token of the vocabulary) 2.11, and your
-    rule 2.21. No rule that decides one position at a time accepts more draft tokens than yours, so the
-    engine uses yours. *Block verification* ([arXiv 2403.10444](https://arxiv.org/abs/2403.10444)) decides
-    about all k together: it accepts a few more and keeps the distribution.
+    only if the target draws it too ([arXiv 2408.07978](https://arxiv.org/abs/2408.07978)). With our model
+    and its draft at k = 4 and temperature 1, one shared random number per position yields 1.7 tokens per
+    pass, shared Gumbel noise (a random number for each token of the vocabulary) 2.1, and your rule 2.2. No
+    rule that decides one position at a time accepts more draft tokens than yours, so the engine uses
+    yours. *Block verification* ([arXiv 2403.10444](https://arxiv.org/abs/2403.10444)) decides about all k
+    draft tokens together: it accepts a few more and keeps the distribution.
     ///
 
     How do you test a promise about a distribution? By counting:
@@ -595,8 +596,8 @@ def _(acceptance, draft, exact, rejection_sample_attempt, runs, whose):
 def _():
     mo.md(r"""
     Counting finds large errors, and only where p and q differ. The bar chart after exercise 8.1 shows
-    even a small error for its p and q, because it sums over every u and v instead of sampling. The check
-    of that exercise computes your function's distribution exactly in the same way.
+    even a small error for its p and q, because it sums over a grid of u and v instead of sampling. The
+    check of that exercise sums over such a grid too, so it knows your function's distribution exactly.
 
     ## Break it
 
@@ -717,7 +718,7 @@ def _(honest):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Measure it, including where it loses
+    ## How much speculation gains, and for which batches it loses
 
     **How many draft tokens are accepted?** Eight openings, 64 characters each, our model and its table as
     the draft, k = 4. α is the number of accepted draft tokens per checked one, and the fourth column is
@@ -744,9 +745,9 @@ def _():
       because our engine draws the draft at the target's temperature, and two flat distributions overlap
       well. A draft that is always greedy loses more of its tokens the flatter p is.
 
-    **What does it bring on this machine?** Measured now, at k = 4 and temperature 1. Unit: one plain
-    decode step. c is the time of one draft token, and *verifying pass* the time of the pass with
-    everything that the engine does around it.
+    **How large is the speed-up on this machine?** Measured now, at k = 4 and temperature 1. The unit of
+    time is one plain decode step. c is the time of one draft token, and *verifying pass* is the time of
+    the whole step without drafting.
     """)
     return
 
@@ -790,8 +791,8 @@ def _(Curves, accepted, measured):
 def _():
     mo.md(r"""
     **How many tokens should we draft?** The engine serves the same openings with your functions, at
-    temperature 1 and with up to eight draft tokens. Choose the machine whose cost applies to the forward
-    passes; drafting is free here.
+    temperature 1 and with up to eight draft tokens. Choose the machine on which the forward passes are
+    modelled. Drafting costs nothing in this figure.
     """)
     return
 
@@ -843,7 +844,7 @@ def _():
       costs hardly more than computing one token.
     - Accept a draft token with probability min(1, p / q), and otherwise draw from max(0, p − q). Every
       token then has distribution p, whatever the draft is.
-    - A pass yields 1 + α + … + αᵏ tokens and a round costs 1 + k · c passes.
+    - A pass yields 1 + α + … + αᵏ tokens on average, and a round costs 1 + k · c passes.
     - The K/V of rejected draft tokens has to be dropped; the token that the target added has none yet.
     - Speculation pays for small batches and high acceptance rates. Once the batch is compute-bound,
       rejected draft tokens take time from other requests.

@@ -93,7 +93,7 @@ def _():
     predict(
         "l09.overload",
         "The same 1,187 requests arrive again, but now the queue is ordered by priority and then by "
-        "deadline. Nothing else changes. **What happens to the time to first token (TTFT)?**",
+        "deadline. **What happens to the time to first token (TTFT)?**",
         (
             "The median and the 99th percentile both improve",
             "The median improves, the 99th percentile gets worse",
@@ -102,8 +102,9 @@ def _():
         ),
         1,
         "The median falls from 646 ms to **10.7 ms**, and the 99th percentile rises from 803 ms to "
-        "**2,398 ms**. No deadline is missed, instead of 80 of 1,187. Most requests pass quickly "
-        "because a few wait for nearly all the others. A team that only looks at medians ships this. "
+        "**2,398 ms**. No deadline is missed, instead of 80 of 1,187. Most requests start soon, "
+        "because a few of the lowest priority wait until nearly all others have started. A team that "
+        "only looks at medians ships this. "
         "One more thing differs: in order of arrival, the first request blocks all others while no "
         "worker has room for it. By priority, the requests behind it may go ahead.",
     )
@@ -251,13 +252,14 @@ def _():
     mo.md(r"""
     The source first boosts this request when it can no longer meet its deadline, and then
     every millisecond until it has the highest priority. The request stays there, so one that cannot be
-    saved is first in the queue. Checking every millisecond is not needed either. The slack of a waiting
+    saved is first in the queue. A check every millisecond is not needed at all. The slack of a waiting
     request falls by 1 ms per ms, so the two moments at which `boosted_priority` changes are known on
     arrival, and the simulator schedules an event for each.
 
     ### Ageing: bound the wait of low priorities
 
-    Who pays for the fast median of the first prediction? Here is the rush again, by class of priority.
+    Which requests wait longer so that the median of the first prediction can fall? Here is the same run
+    again, by class of priority.
     """)
     return
 
@@ -304,8 +306,8 @@ def _():
     after("l09.overload", mo.md(r"""
     By priority only, the median falls in all 10 seeds, by 649 ms on
     average (95 % interval 533 to 765), and the 99th percentile rises in all 10, by 1,529 ms (1,191 to
-    1,867). The change is the same, so a report can make it look good or bad by the number that it
-    shows. With ageing the median keeps its gain, 629 ms (523 to 736), and the 99th percentile improves
+    1,867). One change improves one metric and worsens the other, so a report that shows only one of
+    them misleads. With ageing the median keeps its gain, 629 ms (523 to 736), and the 99th percentile improves
     as well, by 187 ms (43 to 332). Both comparisons are recorded; `lessons/data/fleet.md` says how.
     """))
     return
@@ -406,7 +408,7 @@ def _(by_source, route_attempt, routing):
 @app.cell(hide_code=True)
 def _(routing):
     mo.md(rf"""
-    /// details | Making room by force: preemption across the fleet
+    /// details | Preemption across the fleet
 
     When no worker has room, a running request may have to leave. By the source's rule, a waiting
     request preempts a running one if its priority is at least **three levels** higher. With a smaller
@@ -419,7 +421,8 @@ def _(routing):
 
     The victim pays twice: it waits for the other request, and it computes its prompt and its generated
     tokens again. Under load, one request starts earlier, and all requests wait for the recomputed
-    tokens. The table under *Measure it* shows whether that pays.
+    tokens. The table under *How much does each feature
+    gain?* shows whether that pays.
     ///
 
     /// details | What else the source's scheduler does
@@ -500,8 +503,8 @@ def _(measured, real):
 
     {measured.routes_table(real)}
 
-    Both workers soon have most of the six prefixes, so routing can save little. When this was
-    recorded, it saved a fifth of the prompt tokens.
+    Both workers soon have most of the six system prompts in their caches, so routing can save little: a
+    fifth of the prompt tokens in the recorded run.
     """)
     return
 
@@ -515,9 +518,9 @@ def _():
 
     ### Exhibit A: a removed request is served first
 
-    This queue is like that of exercise 9.1. Request 5 had priority 2 when its client disconnected. It
-    came back with priority 6, behind all others. Step to the end. The cell shows what a removal does to
-    the generations. Find out what is wrong, then **repair the function in its cell**.
+    This queue is like that of exercise 9.1. Request 5 had priority 2 when its client disconnected. The
+    client sent it again with priority 6, behind all others. Step to the end. The cell shows what a
+    removal does to the generations. Find out what is wrong, then **repair the function in its cell**.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -578,7 +581,7 @@ def _(fleet, revived_story):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Hardly better than FIFO
+    ### Exhibit B: the comparison with FIFO
 
     This comparison looks careful. It uses the same loads, five seeds, and a baseline in which the
     compared features are switched off.
@@ -590,8 +593,8 @@ def _():
     )
     ```
 
-    The result disappoints: the TTFT gains less than hoped, and the mean ITL of the adaptive fleet is
-    *higher* than the baseline's.
+    The result disappoints: the median TTFT improves by only 2.5 ms, and the mean ITL of the adaptive
+    fleet is *higher* than the baseline's. The second row has the same comparison with another baseline.
 
     | baseline | median TTFT, adaptive minus baseline | mean ITL, adaptive minus baseline | the baseline's prefix hits, as printed |
     |:--|--:|--:|--:|
@@ -606,7 +609,8 @@ def _():
     predict(
         "l09.baseline",
         "Against this baseline the ITL gets worse. Against `nanogpt.fleet.fleet_config.FIFO` it "
-        "improves, and the median TTFT gains two thirds more. **What is wrong with the baseline?**",
+        "improves, and the median TTFT improves by 4.2 ms instead of 2.5 ms. **What is wrong with this "
+        "baseline?**",
         (
             "It has fewer workers",
             "It still has the prefix cache and speculation",
@@ -615,7 +619,7 @@ def _():
         ),
         1,
         "The table prints a hit rate of 0.0 %, but measured at seed 42 it is **11.5 %**. A baseline "
-        "that is made by switching features off keeps every feature that one forgets. The source's "
+        "that is made by switching features off keeps every feature that was forgotten. The source's "
         "FIFO also has the prefix cache (a hit rate of 2.3 % when it was run) and speculation, and "
         "its table prints a literal `0.0%`. Build a baseline up from nothing, and print what was "
         "measured.",
@@ -636,11 +640,11 @@ def _():
     always true.
     ///
 
-    ## Measure it, including where it loses
+    ## How much does each feature gain?
 
-    Here the whole fleet is compared with the same fleet without one feature. The table shows what the
-    feature **brings** over six paired seeds. Negative is better, and improvements are bold. *Nothing*:
-    equal in every pair of runs. *Noise*: the 95 % interval contains 0.
+    Here the whole fleet is compared with the same fleet without one feature. The table shows the
+    feature's mean effect over six paired seeds. Negative is better, and improvements are bold.
+    *Nothing*: equal in every pair of runs. *Noise*: the 95 % interval contains 0.
     """)
     return
 
@@ -664,9 +668,9 @@ def _():
       99th percentile and costs deadlines in the burst: a request that has waited long is often late
       already, and is now served before one that could still meet its deadline.
     - **Urgency** changes nothing until deadlines are at stake, and then a lot.
-    - **Preemption at a gap of 3 pays nowhere here**: busy workers have to compute every victim's
+    - **Preemption at a gap of 3 improves no column**: busy workers have to compute every victim's
       tokens again.
-    - **Speculation** is the largest feature under load. At 30 requests per second it makes the median
+    - **Speculation** has the largest effect under load. At 30 requests per second it makes the median
       TTFT *longer*: a new request waits for the running step, and a step with drafts takes longer.
     """))
     return
@@ -699,12 +703,12 @@ def _():
     ```
 
     **Why two costs?** In the source's formulas a decode step costs 100 µs per request plus 50 µs, so a
-    batch of 32 generates only **×1.48** the tokens per second of one request. A real decode reads the
-    weights once for the whole batch: **×32** on the calibrated costs. Under the source's costs it pays
-    to keep batches small, under real ones to fill them.
+    batch of 32 generates only **1.48 times** the tokens per second of one request. A real decode reads
+    the weights once for the whole batch: **32 times** on the calibrated costs. Under the source's costs
+    it pays to keep batches small, and under real costs to fill them.
     ///
 
-    /// details | The whole fleet against a naive FIFO, and how it differs from the source
+    /// details | Differences from the source, and the whole fleet against a naive FIFO
 
     - A virtual clock instead of asyncio tasks on the wall clock: a run is repeatable, and no task can
       die without an error.

@@ -219,13 +219,14 @@ def _():
     ## Which requests does the server admit?
 
     A queue without a limit looks generous. But when requests arrive faster than the engine serves them,
-    each one waits longer than the one before it, and soon all of them wait longer than their users do. So
+    each one waits longer than the one before it, and soon every user gives up before the answer comes. So
     a server limits the number of unfinished requests, and answers each request beyond the limit with
     status **429**, too many requests. The header `Retry-After` says after how many seconds to try again,
     and clients such as OpenAI's wait that long.
 
-    So the server should estimate these seconds well. A place for another request becomes free when one of
-    the running requests finishes, and the running requests share the engine's throughput.
+    A good estimate of these seconds brings a client back when there is a place for its request. A place
+    becomes free when one of the running requests finishes, and the running requests share the engine's
+    throughput.
     """)
     return
 
@@ -693,7 +694,7 @@ def _():
     ## What HTTP costs
 
     The table compares the server with the bare engine, both with the same prompts and with PyTorch on one
-    thread. A ratio of 1.08 means 8% more time.
+    thread. A ratio of 1.08 means 8 % more time.
     """)
     return
 
@@ -711,7 +712,7 @@ def _():
     | 32 | every 20 ms | 1.08 | 1.07 |
 
     Medians of nine interleaved repeats on two cores of a shared machine. Single repeats were between 0.7
-    and 1.4, so the second decimal says little (`docs/benchmarks.md`).
+    and 1.4, so the second decimal says little (`docs/benchmarks/serving.md`).
     """))
     return
 
@@ -812,10 +813,10 @@ def _():
 
     ## What comes next
 
-    This was the last lesson. When the sentence above the six clients' table says that all policies are
-    yours, functions that you wrote plan, admit, mask, pack, sample, evict, stream and abort every request
-    that `curl` sends. From here, read vLLM's `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights
-    (`docs/gpt2.md`), or play the contest against a friend.
+    This was the last lesson. The sentence above the six clients' table counts the policies that are
+    yours. Once it counts all of them, every decision about a request that `curl` sends is made by a
+    function that you wrote. From here, read vLLM's `vllm/v1/core/sched/scheduler.py`, serve GPT-2's
+    weights (`docs/gpt2.md`), or play the contest against a friend.
 
     [Back to the course's front page](/?file=index.py&view-as=present)
     """)

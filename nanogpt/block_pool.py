@@ -11,7 +11,7 @@ Knows neither tensors nor requests. The decisions are policies (`policies/blocks
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import chain
 from typing import Any
@@ -45,6 +45,7 @@ class BlockPool:
         self._now = 0
         self._events: dict[str, list[int]] = {"allocated": [], "freed": [], "evicted": []}
         self._published: list[tuple[int, str]] = []
+        self._saved: dict[str, Any] | None = None  # the state to return to; {} until it changes
 
     def take(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
         """Give a table the blocks of `size` that it needs besides, to hold `num_tokens` tokens.
@@ -52,6 +53,7 @@ class BlockPool:
         Cached ones are evicted where nothing is empty.
         Raises: ValueError when too few are free, of which admission has to take care.
         """
+        self._save()
         more = num_lacking(len(table), num_tokens, size)
         free = self.best_first(table, more)
         blocks = self.policies.allocate(len(table), num_tokens, size, free)
@@ -69,6 +71,7 @@ class BlockPool:
 
     def hold(self, blocks: Sequence[int]) -> None:
         """Count blocks once more, for another table that names them."""
+        self._save()
         for block in blocks:
             self.ref_counts[block] += 1
             self._idle.pop(block, None)
@@ -78,6 +81,7 @@ class BlockPool:
         """Count blocks once less; those that no table names are free, and found if they can be."""
         if not blocks:
             return
+        self._save()
         freed = set(self.policies.free_table(self.ref_counts, blocks))
         self._now += 1
         for block in reversed(blocks):  # the last is the first to give way
@@ -95,6 +99,7 @@ class BlockPool:
         Requests that ran side by side may have computed the same: the first block is found, and
         another when that is gone.
         """
+        self._save()
         for depth, block, block_hash in blocks:
             if block not in self._hash_of:
                 self._alike[block_hash] = (*self._alike.get(block_hash, ()), block)
@@ -105,6 +110,7 @@ class BlockPool:
 
     def put_back(self, blocks: Sequence[int]) -> None:
         """Free blocks again that were claimed and never filled."""
+        self._save()
         for block in blocks:
             self.ref_counts[block] = 0
         self._empty.update(blocks)
@@ -125,16 +131,24 @@ class BlockPool:
         self._events, self._published = {name: [] for name in events}, []
         return events, published
 
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of the state, for `restore`."""
-        events = {name: list(blocks) for name, blocks in self._events.items()}
-        return {name: copy(getattr(self, name)) for name in _STATE} | {"_events": events}
+    def begin(self) -> None:
+        """Start a step that `restore` may undo; the state is copied only if the step changes it."""
+        self._saved = {}
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
+    def _save(self) -> None:
+        if self._saved == {}:
+            events = {name: list(blocks) for name, blocks in self._events.items()}
+            state = {name: copy(getattr(self, name)) for name in _STATE}
+            self._saved = state | {"_events": events}
+
+    def restore(self) -> None:
         """Undo a step that failed. Cached blocks that it evicted stay evicted: it wrote to them."""
-        evicted = self._events["evicted"][len(snapshot["_events"]["evicted"]) :]
-        for name, value in snapshot.items():
+        if not self._saved:
+            return
+        evicted = self._events["evicted"][len(self._saved["_events"]["evicted"]) :]
+        for name, value in self._saved.items():
             setattr(self, name, value)
+        self._saved = None
         for block in evicted:
             if block in self._idle:
                 self._evict(block)

@@ -6,7 +6,7 @@ from nanogpt.policy_views import Policy, check_policy
 from nanogpt.sampling import check_temperature
 from nanogpt.validate import check_bool, check_int, check_limits, check_sinks
 
-EXECUTORS = ("packed", "batch_invariant", "single_mask", "fused", "padded")
+EXECUTORS = ("packed", "compiled", "batch_invariant", "single_mask", "fused", "padded")
 KV_STORAGES = ("ring", "evict")
 
 
@@ -54,14 +54,14 @@ class EngineConfig:
     (None: no limit). `policy` orders the queue: "fcfs", "priority", a key of a request, or a
     `TimedKey`; with `preempt_to_admit` a waiting request pushes out less important ones. Under a
     `sliding_window` a token sees so many before it and the first `num_sinks`; without blocks,
-    `kv_storage` is "ring" or "evict". `executor` is "packed" (one flat row, the fast one),
-    "batch_invariant" (the same float32 bits in every batch, several times slower), "single_mask",
-    "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
-    every draw. Up to `num_draft_tokens` are guessed ahead of every decode. With a `block_size` K/V
-    lies in blocks of so many tokens, shared by requests that begin alike if `share_prefixes` (None:
-    in a slot of the context's length for each request). The newest `keep_steps` steps are
-    remembered, with the requests in them (None: all of them); the id of a forgotten one may come
-    again.
+    `kv_storage` is "ring" or "evict". `executor` is "packed" (one flat row), "compiled"
+    (the same in one compiled call; needs numba), "batch_invariant" (the same float32 bits in every
+    batch, several times slower), "single_mask", "fused" (one left-padded forward) or "padded"
+    (two). `temperature` 0 is greedy; `seed` fixes every draw. Up to `num_draft_tokens` are guessed
+    ahead of every decode. With a `block_size` K/V lies in blocks of so many tokens, shared by
+    requests that begin alike if `share_prefixes` (None: in a slot of the context's length for each
+    request). The newest `keep_steps` steps are remembered, with the requests in them (None: all of
+    them); the id of a forgotten one may come again.
     """
 
     token_budget: int = 16
@@ -115,7 +115,7 @@ class EngineConfig:
             raise ValueError("share_prefixes is True; it goes with a block_size")
         if size is not None and most is not None and size > most:
             raise ValueError(f"block_size is {size}, more than the {most} KV tokens")
-        if self.num_draft_tokens and self.executor not in ("packed", "batch_invariant"):
+        if self.num_draft_tokens and self.executor not in ("packed", "compiled", "batch_invariant"):
             raise ValueError(
                 f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"
             )

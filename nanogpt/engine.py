@@ -181,8 +181,9 @@ class Engine:
     def _end_step(self, record: StepRecord) -> None:
         """Advance the step number, and drop the oldest records beyond `keep_steps`."""
         self.step_number += 1
-        for work in record.work:
-            self._nonfinite_steps.pop(work.request_id, None)
+        if self._nonfinite_steps:
+            for work in record.work:
+                self._nonfinite_steps.pop(work.request_id, None)
         keep = self.config.keep_steps
         while keep is not None and len(self.steps) > keep:
             self._forget(self.steps.popleft())

@@ -4,6 +4,7 @@ Each is imported where it is chosen, and only here: an engine without a window, 
 textbook executors loads none of them.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -62,14 +63,22 @@ def executor_type(config: EngineConfig) -> MakeExecutor:
             from nanogpt.executors.single_mask import SingleMaskExecutor
 
             return SingleMaskExecutor
+        case "compiled":
+            try:
+                from nanogpt.executors.compiled import make_compiled
+            except ImportError:
+                warnings.warn("numba is not installed, so the packed executor runs", stacklevel=2)
+            else:
+                return make_compiled
         case "batch_invariant":
             from nanogpt.executors.batch_invariant import BatchInvariantExecutor
 
             return BatchInvariantExecutor
         case _:
-            from nanogpt.executors.packed import PackedExecutor
+            pass
+    from nanogpt.executors.packed import PackedExecutor
 
-            return PackedExecutor
+    return PackedExecutor
 
 
 def make_drafter(

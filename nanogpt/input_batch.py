@@ -28,10 +28,13 @@ def make_rows(
             context_len += hits[request.id].num_tokens
         ids, positions, samples = chunk_inputs(token_ids, context_len, num_scheduled_tokens)
         drafted = drafts.get(request.id, ())
+        if drafted:
+            ids = [*ids, *drafted]
+            positions = [*positions, *range(len(token_ids), len(token_ids) + len(drafted))]
         row = Row(
             request_id=request.id,
-            input_ids=[*ids, *drafted],
-            positions=[*positions, *range(len(token_ids), len(token_ids) + len(drafted))],
+            input_ids=ids,
+            positions=positions,
             context_len=context_len,
             is_decode=request.status == "active",
             token_ids=token_ids,
@@ -39,18 +42,23 @@ def make_rows(
             sampling=request.sampling(config),
             samples=samples,
         )
-        _check_embeddings(row, model_config)
         rows.append(row)
+    _check_embeddings(rows, model_config)
     return tuple(rows)
 
 
-def _check_embeddings(row: Row, config: ModelConfig) -> None:
-    pairs = (
-        ("token", max(row.input_ids), "vocabulary", config.vocab_size),
-        ("position", max(row.positions), "context", config.max_model_len),
-    )
-    for what, value, of, size in pairs:
-        if value >= size:
-            raise PolicyError(
-                f"request {row.request_id}: {what} {value} is outside the {of} 0..{size - 1}"
-            )
+def _check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
+    if not rows or (
+        max([max(row.input_ids) for row in rows]) < config.vocab_size
+        and max([max(row.positions) for row in rows]) < config.max_model_len
+    ):
+        return
+    for row in rows:
+        pairs = (
+            ("token", row.input_ids, "vocabulary", config.vocab_size),
+            ("position", row.positions, "context", config.max_model_len),
+        )
+        for what, values, of, size in pairs:
+            if max(values) >= size:
+                who = f"request {row.request_id}: {what} {max(values)}"
+                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")

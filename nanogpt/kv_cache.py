@@ -75,6 +75,7 @@ class KVCache(KVStore):
         self._heads = torch.arange(config.num_heads, device=device) * entries  # (H,)
         self.pool = BlockPool(num_blocks, num_lanes, policies)
         self.size = block_size
+        self._block_bytes = self.storage.nbytes // num_blocks
         self.policies = policies
         self.share = share
         self.records_blocks = records_blocks
@@ -130,7 +131,7 @@ class KVCache(KVStore):
         preempted = [requeue.request.id for requeue in scheduled.preempted]
         tables = {i: list(table) for i, table in self._table_of.items()}
         snapshot = tables, dict(self._length_of), dict(self._num_registered)
-        pool = self.pool.snapshot()
+        self.pool.begin()
         self._dropped = saved = list[tuple[list[int], Tensor]]()
         try:
             for request_id in preempted:
@@ -148,7 +149,7 @@ class KVCache(KVStore):
                 if row.request_id in self._table_of:
                     self.discard_written(row.request_id)
             self._table_of, self._length_of, self._num_registered = snapshot
-            self.pool.restore(pool)
+            self.pool.restore()
             for entries, kv in reversed(saved):
                 self.storage[:, :, :, entries] = kv
             raise
@@ -157,11 +158,11 @@ class KVCache(KVStore):
 
     def allocate(self, rows: Sequence[Row]) -> None:
         """Take blocks for the new tokens, short rows first, so that decodes are neighbours."""
-        for row in sorted(rows, key=lambda row: (len(row.input_ids), self.slot(row.request_id))):
-            table = self._table_of[row.request_id]
-            end = self._length_of[row.request_id] + len(row.input_ids)
-            if end > len(table) * self.size:
-                table += self.pool.take(table, end, self.size)
+        sizes = [(len(row.input_ids), row.request_id) for row in rows]
+        tables, lengths, size = self._table_of, self._length_of, self.size
+        growing = [(n, i) for n, i in sizes if lengths[i] + n > len(tables[i]) * size]
+        for num_tokens, i in sorted(growing, key=lambda each: (each[0], self.slot(each[1]))):
+            tables[i] += self.pool.take(tables[i], lengths[i] + num_tokens, size)
 
     # --- what executors ask -----------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class KVCache(KVStore):
 
     def live_bytes(self, request_id: int) -> int:
         """Bytes of the blocks that the request's table names, whatever else names them."""
-        return self.storage.nbytes // len(self.pool.ref_counts) * len(self._table_of[request_id])
+        return self._block_bytes * len(self._table_of[request_id])
 
     def held_tokens(self) -> int:
         """KV tokens held by all requests together; those in shared blocks count for each."""
@@ -234,9 +235,11 @@ class KVCache(KVStore):
 
     def register(self, request: Request, new: Sequence[int] = ()) -> None:
         """Let others find the request's full blocks, all of them from committed steps."""
+        if not self.share:
+            return
         length = self._length_of[request.id]
         full = length // self.size
-        if not self.share or full == self._num_registered[request.id]:
+        if full == self._num_registered[request.id]:
             return
         token_ids = tuple([*request.tokens_so_far, *new][: full * self.size])
         hashes = self._hashes(token_ids, request.cache_salt or "")

@@ -37,7 +37,8 @@ class KVCacheManager:
         done = request.num_computed_tokens
         _, held = self.policies.kv_usage(done, num_scheduled_tokens, self.window, self.num_sinks)
         # A window that does not start at a block's border touches one more block than it fills.
-        held += min(self._partial_block_slack, max(0, done + num_scheduled_tokens - held))
+        if self._partial_block_slack:
+            held += min(self._partial_block_slack, max(0, done + num_scheduled_tokens - held))
         return held + -held % self.block_size
 
     def kv_tokens_reserved(self, requests: Sequence[Request]) -> int:
@@ -100,15 +101,16 @@ class KVCacheManager:
         for requeue in scheduled.preempted:  # in a store of blocks, only an empty table is left
             self.cache.free(requeue.request.id)
         kv_peak = self.cache.held_tokens() + sum(len(row.input_ids) for row in scheduled.rows)
+        new_tokens = {row.request_id: row.new_tokens(sampled) for row in scheduled.rows}
         finished: list[int] = []
         for row in scheduled.rows:
-            request, new = requests[row.request_id], row.new_tokens(sampled)
+            request, new = requests[row.request_id], new_tokens[row.request_id]
             self.cache.commit(request.id, computed[request.id] - row.context_len)
             self.cache.register(request, new)
             if request.num_generated + len(new) >= request.max_new_tokens:
                 finished.append(request.id)
                 self.free_finished(request.id)
-        return Update(kv_peak, computed, charged, tuple(finished))
+        return Update(kv_peak, computed, charged, new_tokens, tuple(finished))
 
     def free_finished(self, request_id: int) -> None:
         """Free the K/V of a finished request."""

@@ -4,9 +4,9 @@ Shapes: R logits (one for each row, and one more for each draft), V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
+from msgspec import Struct
 from torch import Tensor
 
 from nanogpt.planning import Candidates, Plan
@@ -17,8 +17,7 @@ from nanogpt.sampling import GREEDY, SamplingParams
 from nanogpt.trace import ForwardRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One request's tokens in this step: T ids, and the positions to embed them at.
 
     The K/V of `input_ids[i]` belongs to position `context_len + i`. `token_ids` are all tokens that
@@ -54,16 +53,14 @@ class Row:
         return [] if own is None else [*self.drafted[: own.num_accepted], own.token]
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixHit:
+class PrefixHit(Struct, frozen=True):
     """The blocks that hold the first `num_tokens` of a request's tokens."""
 
     blocks: tuple[int, ...]
     num_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(Struct, frozen=True):
     """A request to preempt, what it goes back to the queue with, its key there, and the reason."""
 
     request: Request
@@ -72,8 +69,7 @@ class Requeue:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerOutput:
+class SchedulerOutput(Struct, frozen=True):
     """What a step will do. Nothing of it has happened yet.
 
     `kv_before` are the KV tokens held, and `active_ids` the requests that decode, when it was
@@ -101,11 +97,12 @@ class SchedulerOutput:
     def admitted(self) -> tuple[int, ...]:
         """The waiting requests that start in this step, by id."""
         could_start = dict(self.candidates.waiting)
+        if not could_start:
+            return ()
         return tuple(row.request_id for row in self.rows if row.request_id in could_start)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOutput:
+class ModelOutput(Struct, frozen=True):
     """`logits` (R, V) after the last token of each row, and the forward passes that it took.
 
     A row with K drafts has K + 1 logits, one after another.
@@ -115,17 +112,15 @@ class ModelOutput:
     forwards: tuple[ForwardRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True, gc=False):
     """What a row gave its request: the first `num_accepted` drafts, and `token` after them."""
 
     token: int
     num_accepted: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What a step changed, by request id: tokens computed by now, and KV tokens charged.
+class Update(Struct, frozen=True):
+    """What a step changed, by request id: tokens computed by now, KV tokens charged, new tokens.
 
     `kv_peak` are the KV tokens held when preempted requests are freed and all new K/V is written,
     and rejected drafts, evicted K/V and finished requests are not freed yet.
@@ -134,6 +129,7 @@ class Update:
     kv_peak: int
     num_computed_tokens: Mapping[int, int]
     kv_tokens_charged: Mapping[int, int]
+    new_tokens: Mapping[int, Sequence[int]]
     finished: tuple[int, ...]
 
 
@@ -150,4 +146,4 @@ class NotFiniteError(ValueError):
 
 def logits_starts(rows: Sequence[Row]) -> list[int]:
     """Where each row's logits begin, and where the last one's end."""
-    return [0, *accumulate(row.num_logits for row in rows)]
+    return [0, *accumulate([1 + len(row.drafted) for row in rows])]

@@ -4,15 +4,15 @@ A plan is a list of (request id, tokens). It knows no tensors, no clock and no K
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nanogpt.validate import show
 
 Plan = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The requests that may run in this step.
 
     `decodes` are ids, least recently served first; `prefilling` and `waiting` are (id, remaining

@@ -59,6 +59,7 @@ class Recorder:
         """Record a committed step."""
         cache, budget = self.cache, self.scheduler.config.token_budget
         holders = cache.holders()
+        lengths = [cache.length(request_id) for request_id in holders]
         spent = sum(num_tokens for _, num_tokens in scheduled.plan) >= budget
         passed_over = "the token budget is spent" if spent else "the plan left it out"
         aborted, self.aborted = self.aborted, []
@@ -67,18 +68,18 @@ class Recorder:
             start_us=scheduled.start_us,
             end_us=self.clock.now_us(),
             token_budget=budget,
-            work=tuple(_work(row, sampled.get(row.request_id)) for row in scheduled.rows),
+            work=tuple([_work(row, sampled.get(row.request_id)) for row in scheduled.rows]),
             waits=tuple(self._waits(scheduled, passed_over)),
             admitted=scheduled.admitted,
             preempted=tuple(requeue.request.id for requeue in scheduled.preempted),
             finished=update.finished,
             forwards=output.forwards,
             kv_before=scheduled.kv_before,
-            kv_after=sum(map(cache.length, holders)),
+            kv_after=sum(lengths),
             kv_peak=update.kv_peak,
             kv=tuple(
-                KVRecord(i, cache.length(i), update.kv_tokens_charged[i], cache.live_bytes(i))
-                for i in holders
+                KVRecord(i, length, update.kv_tokens_charged[i], cache.live_bytes(i))
+                for i, length in zip(holders, lengths, strict=True)
             ),
             prefix_hits=tuple(
                 PrefixHitRecord(i, hit.num_tokens) for i, hit in scheduled.prefix_hits.items()
@@ -112,20 +113,20 @@ class Recorder:
         candidates, served = scheduled.candidates, dict(scheduled.plan)
         for requeue in scheduled.preempted:
             yield WaitRecord(requeue.request.id, "waiting", requeue.reason)
-        could_run = {*candidates.decodes, *dict(candidates.prefilling)}
-        for request in self.scheduler.running():
-            if request.id not in served:
-                status = "active" if request.status == "active" else "prefilling"
-                reason = passed_over if request.id in could_run else scheduled.blocked
-                yield WaitRecord(request.id, status, reason or passed_over)
+        for request in [r for r in self.scheduler.running() if r.id not in served]:
+            could_run = request.id in {*candidates.decodes, *dict(candidates.prefilling)}
+            status = "active" if request.status == "active" else "prefilling"
+            reason = passed_over if could_run else scheduled.blocked
+            yield WaitRecord(request.id, status, reason or passed_over)
         for request_id, _ in candidates.waiting:
             if request_id not in served:
                 yield WaitRecord(request_id, "waiting", passed_over)
 
 
 def _work(row: Row, sampled: Sampled | None) -> WorkRecord:
-    kind = "decode" if row.is_decode else "prefill"
-    done = row.request_id, kind, row.context_len, row.seq_len
+    kind, start = "decode" if row.is_decode else "prefill", row.context_len
+    end = start + len(row.input_ids)
     if sampled is None:
-        return WorkRecord(*done, None)
-    return WorkRecord(*done, sampled.token, row.drafted, sampled.num_accepted)
+        return WorkRecord(row.request_id, kind, start, end, None)
+    accepted = sampled.num_accepted
+    return WorkRecord(row.request_id, kind, start, end, sampled.token, row.drafted, accepted)

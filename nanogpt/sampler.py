@@ -41,8 +41,7 @@ class Sampler:
         starts = logits_starts(scheduled.rows)
         _check_finite(scheduled, output.logits, starts)
         sampled = self._draw(scheduled.rows, output.logits, starts)
-        promoted = [i for i in sampled if i not in scheduled.active_ids]
-        active_ids = [*scheduled.active_ids, *promoted]
+        active_ids = list(dict.fromkeys((*scheduled.active_ids, *sampled)))
         tokens = [each.token for each in sampled.values()]
         owned = self.policies.assign_tokens(list(sampled), active_ids, tokens)
         return {i: Sampled(owned[i], each.num_accepted) for i, each in sampled.items()}
@@ -50,19 +49,19 @@ class Sampler:
     def _draw(
         self, rows: Sequence[Row], logits: Tensor, starts: Sequence[int]
     ) -> dict[int, Sampled]:
-        chosen = [i for i, row in enumerate(rows) if row.samples]
-        plain = [i for i in chosen if not rows[i].drafted]
         drawn: dict[int, Sampled] = {}
-        for temperature in {rows[i].sampling.temperature for i in plain}:
-            same = [i for i in plain if rows[i].sampling.temperature == temperature]
+        same_temperature: dict[float, list[int]] = {}
+        for i, row in enumerate(rows):
+            if row.samples and row.drafted:
+                drawn[i] = self.drafter.judge(row, logits[starts[i] : starts[i + 1]])
+            elif row.samples:
+                same_temperature.setdefault(row.sampling.temperature, []).append(i)
+        for temperature, same in same_temperature.items():
             draws = [draw_for(rows[i]) for i in same] if temperature else []
             own = logits if len(same) == len(logits) else logits[[starts[i] for i in same]]
             tokens = sample_tokens(own, temperature, draws)
             drawn |= {i: Sampled(token) for i, token in zip(same, tokens, strict=True)}
-        for i in chosen:
-            if rows[i].drafted:
-                drawn[i] = self.drafter.judge(rows[i], logits[starts[i] : starts[i + 1]])
-        return {rows[i].request_id: drawn[i] for i in chosen}
+        return {row.request_id: drawn[i] for i, row in enumerate(rows) if row.samples}
 
 
 def draw_for(row: Row) -> float:

@@ -85,7 +85,7 @@ class Scheduler:
             request.num_computed_tokens = update.num_computed_tokens[request.id]
             if request.status == "prefilling" and request.remaining == 0:
                 self.promote(request)
-            request.generated_tokens += row.new_tokens(sampled)
+            request.generated_tokens += update.new_tokens[request.id]
             self._last_served[request.id] = scheduled.step
         for request_id in update.finished:
             self.complete(self.requests[request_id])
@@ -129,6 +129,8 @@ class Scheduler:
         admissible: list[Request] = []
         if preempted:
             return admissible, "a request was just preempted to make room"
+        if not self.waiting:
+            return admissible, None
         running, num_prefilling = self.running(), len(self.prefilling)
         for candidate in self.waiting:
             reason = self._blocked(candidate, running, num_prefilling)

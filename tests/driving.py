@@ -240,6 +240,13 @@ class Lesson:
         question.get_by_role("button", name="Show me").click()
         expect(self.page.locator(f".sn-waits[data-after='{key}']")).to_have_count(0)
 
+    def show_all_answers(self) -> None:
+        """Have every answer shown that is not yet."""
+        button = self.page.get_by_role("button", name="Show me")
+        waiting = self.page.locator(".sn-prediction").filter(has=button)
+        while waiting.count():
+            self.show_answer(str(waiting.first.get_attribute("data-key")))
+
     def shows(self, words: str | re.Pattern[str]) -> Locator:
         """What cells show with these words in it."""
         return self.page.locator(".output", has_text=words)

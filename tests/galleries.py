@@ -27,7 +27,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("BlockPool", lambda: compared_pools(evict_order=samples.beginnings_first)),
         ("BlockPool", lambda: compared_pools(free_table=lambda counts, table: table)),
         ("PrefixTree", dict),
-        ("PrefixTree", lambda: {"yours": False}),
     ],
     "curves": [
         ("Curves", dict),

@@ -19,12 +19,14 @@ from answers import worked
 from support import ROOT
 
 from course.attempt import Attempt
+from course.jupyter.convert import to_notebook
 from course.prediction import Withheld
 from course.publish.notebook_blocks import slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
 from course.saved_answers import source_of
+from course.source.dependencies import Dependencies
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient
@@ -192,24 +194,25 @@ def left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
 
 
 def repair(stem: str, outputs: Sequence[Any], names: Mapping[str, Any]) -> Visit:
-    """As on a page, what depends on an exhibit runs again, and nothing else."""
-    from marimo._ast.app import InternalApp
-    from marimo._runtime.app.script_runner import AppScriptRunner
-    from marimo._runtime.runner.scheduler import SequentialScheduler
-
+    """What depends on an exhibit runs again, and so do the cells that define nothing."""
     right = {exhibit: worked(f"{stem[:3]}.{name}") for exhibit, name, _ in MUSEUMS[stem]}
     right |= WITHOUT_EXERCISE.get(stem, {})
-    app = InternalApp(importlib.import_module(f"lessons.{stem}").app)
     answered = {item.name for item in lesson_exercises(stem)}
-    ran = [id for id, each in app.graph.cells.items() if id != "setup" and not each.defs & answered]
-    changed = {cell for name in right for cell in app.graph.definitions[name]}
-    stale = {below for cell in changed for below in app.graph.descendants(cell)}
-    runner = AppScriptRunner(app, app.filename, {**names, **right})
-    order = [cell for cell in app.execution_order if cell in stale]
-    runner._scheduler = SequentialScheduler(order, app.graph)
-    renewed, found = runner.run()
-    shown = dict(zip(ran, outputs, strict=True)) | renewed
-    return left_behind([*shown.values()], {name: found[name] for name in names})
+    graph = Dependencies()
+    cells = to_notebook((ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"))["cells"]
+    for place, cell in enumerate(cells[1:]):  # the setup cell is first and has no output
+        graph.add(str(place), "" if cell["cell_type"] == "markdown" else cell["source"])
+    changed = {cell for cell, defined in graph.defines.items() if defined & right.keys()}
+    stale = changed.union(*map(graph.dependents, changed))
+    kept = {name for cell in graph.defines.keys() - stale for name in graph.defines[cell]}
+    app = importlib.import_module(f"lessons.{stem}").app
+    renewed, found = app.run(defs={**{name: names[name] for name in kept}, **right})
+    first, again = (
+        [cell for cell, defined in graph.defines.items() if not defined & given]
+        for given in (answered, kept | right.keys())
+    )
+    shown = dict(zip(first, outputs, strict=True)) | dict(zip(again, renewed, strict=True))
+    return left_behind([shown[cell] for cell in graph.defines if cell in shown], {**names, **found})
 
 
 def export(stem: str, client: "BlockingKernelClient", folder: Path) -> Exported:

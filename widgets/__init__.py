@@ -34,66 +34,33 @@ bar                    a bar for the cell of a table, as HTML
 standalone             any of them in one HTML file that needs no server
 """
 
-from widgets.accept_bars import AcceptBars
-from widgets.attention_by_distance import AttentionByDistance
-from widgets.bar import bar
-from widgets.batch_view import BatchView
-from widgets.batching import Batching
-from widgets.block_pool import BlockPool
-from widgets.comparing import whose
-from widgets.curves import Curves
-from widgets.fleet_view import FleetView
-from widgets.gate_picture import GatePicture
-from widgets.heap_stepper import HeapStepper
-from widgets.hints import Hints
-from widgets.kv_budget import KVBudget
-from widgets.kv_growth import KVGrowth
-from widgets.lazy_heap import LazyHeap
-from widgets.mask_build import MaskBuild
-from widgets.mask_stepper import MaskStepper
-from widgets.paired_seeds import PairedSeeds
-from widgets.prediction import Prediction
-from widgets.prefix_tree import PrefixTree
-from widgets.receptive_field import ReceptiveField
-from widgets.repair_ladder import RepairLadder
-from widgets.slack_timeline import SlackTimeline
-from widgets.slo_cycle import SloCycle
-from widgets.speculation_strip import SpeculationStrip
-from widgets.step_cost import StepCost
-from widgets.storage_strip import StorageStrip
-from widgets.timeline import Timeline
-from widgets.vote_board import VoteBoard
-from widgets.work_bars import WorkBars
-
-__all__ = [
-    "AcceptBars",
-    "AttentionByDistance",
-    "BatchView",
-    "Batching",
-    "BlockPool",
-    "Curves",
-    "FleetView",
-    "GatePicture",
-    "HeapStepper",
-    "Hints",
-    "KVBudget",
-    "KVGrowth",
-    "LazyHeap",
-    "MaskBuild",
-    "MaskStepper",
-    "PairedSeeds",
-    "Prediction",
-    "PrefixTree",
-    "ReceptiveField",
-    "RepairLadder",
-    "SlackTimeline",
-    "SloCycle",
-    "SpeculationStrip",
-    "StepCost",
-    "StorageStrip",
-    "Timeline",
-    "VoteBoard",
-    "WorkBars",
-    "bar",
-    "whose",
-]
+from widgets.accept_bars import AcceptBars as AcceptBars
+from widgets.attention_by_distance import AttentionByDistance as AttentionByDistance
+from widgets.bar import bar as bar
+from widgets.batch_view import BatchView as BatchView
+from widgets.batching import Batching as Batching
+from widgets.block_pool import BlockPool as BlockPool
+from widgets.comparing import whose as whose
+from widgets.curves import Curves as Curves
+from widgets.fleet_view import FleetView as FleetView
+from widgets.gate_picture import GatePicture as GatePicture
+from widgets.heap_stepper import HeapStepper as HeapStepper
+from widgets.hints import Hints as Hints
+from widgets.kv_budget import KVBudget as KVBudget
+from widgets.kv_growth import KVGrowth as KVGrowth
+from widgets.lazy_heap import LazyHeap as LazyHeap
+from widgets.mask_build import MaskBuild as MaskBuild
+from widgets.mask_stepper import MaskStepper as MaskStepper
+from widgets.paired_seeds import PairedSeeds as PairedSeeds
+from widgets.prediction import Prediction as Prediction
+from widgets.prefix_tree import PrefixTree as PrefixTree
+from widgets.receptive_field import ReceptiveField as ReceptiveField
+from widgets.repair_ladder import RepairLadder as RepairLadder
+from widgets.slack_timeline import SlackTimeline as SlackTimeline
+from widgets.slo_cycle import SloCycle as SloCycle
+from widgets.speculation_strip import SpeculationStrip as SpeculationStrip
+from widgets.step_cost import StepCost as StepCost
+from widgets.storage_strip import StorageStrip as StorageStrip
+from widgets.timeline import Timeline as Timeline
+from widgets.vote_board import VoteBoard as VoteBoard
+from widgets.work_bars import WorkBars as WorkBars

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 MOST_PARTS = 40
@@ -21,8 +21,6 @@ class AcceptBars(Picture):
     Raises: ValueError for chances that do not sum to 1, or outcomes of another shape.
     """
 
-    _esm = assets.esm("accept_bars")
-    _css = assets.css("accept_bars")
     p = traitlets.List(traitlets.Float()).tag(sync=True)
     q = traitlets.List(traitlets.Float()).tag(sync=True)
     outcomes = traitlets.List().tag(sync=True)

@@ -5,7 +5,7 @@ from typing import Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 
@@ -19,8 +19,6 @@ class AttentionByDistance(Picture):
     Raises: ValueError for no layer, unequal layers or heads, a weight below 0, or no weight.
     """
 
-    _esm = assets.esm("attention_by_distance")
-    _css = assets.css("attention_by_distance")
     weights = traitlets.List().tag(sync=True)
     sink_weights = traitlets.List(default_value=None, allow_none=True).tag(sync=True)
     window = traitlets.Int().tag(sync=True)

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.mask_stepper import checked_matrix
 from widgets.picture import Face, Picture
 
@@ -14,7 +14,7 @@ _ROW = checking.shape(
 )
 
 
-class BatchView(Picture):
+class BatchView(Picture, styles=("mask_stepper",)):
     """The cells of a left-padded batch: whose they are, and how few are useful.
 
     `rows[i]` is {"id", "kind": "decode" | "prefill", "label"}; the last `num_scheduled_tokens[i]`
@@ -28,8 +28,6 @@ class BatchView(Picture):
     Raises: ValueError for no row, lists that are not one per row, or anything but whole numbers.
     """
 
-    _esm = assets.esm("batch_view")
-    _css = assets.css("mask_stepper", "batch_view")
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     num_scheduled_tokens = traitlets.List(traitlets.Int()).tag(sync=True)
     batch = traitlets.Dict().tag(sync=True)

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _SPAN_FIELDS = ("request", "start", "end")
@@ -21,8 +21,6 @@ class Batching(Picture):
     Raises: ValueError for spans outside the slots or the length, or two in one place.
     """
 
-    _esm = assets.esm("batching")
-    _css = assets.css("batching")
     sides = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(

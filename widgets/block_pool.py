@@ -1,11 +1,11 @@
 """A run's pool of blocks: tables, shared blocks, cached blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
 from widgets.timeline import SHAKESPEARE, checked_trace
@@ -20,41 +20,31 @@ class BlockPool(Picture):
 
     `trace` and `other` are `Trace.to_json()` dicts of runs with a `block_size`. `yours` says that
     the learner's function is in `trace`; until it is, `trace` is drawn alone, as the reference that
-    it is. Two runs of which none is the learner's have `names` instead. `alphabet` holds the
-    character of each token id. It opens at the first step in which the pools differ, else where a
-    block is first shared. Widgets of one page with the same `group` (not "") share the step.
+    it is. It opens at the first step in which the pools differ, else where a block is first shared.
     Raises: ValueError for a dict that is no trace, without a step, or without blocks.
     """
 
-    _esm = assets.esm("block_pool")
-    _css = assets.css("block_pool")
     trace = traitlets.Dict().tag(sync=True)
     other = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
-    alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    alphabet = traitlets.List(traitlets.Unicode(), [*SHAKESPEARE]).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    group = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
         trace: Mapping[str, Any],
         other: Mapping[str, Any] | None = None,
-        alphabet: Sequence[str] = SHAKESPEARE,
         title: str = "",
         *,
         yours: bool = False,
-        names: tuple[str, str] | None = None,
-        group: str = "",
         **face: Unpack[Face],
     ) -> None:
-        found = [] if other is None else compared_names(names, yours)
+        found = [] if other is None else compared_names(None, yours)
         beside = None if other is None else checked_blocks(other, "the other trace")
         super().__init__(
             trace=checked_blocks(trace, "the trace"),
             other=beside if len(found) == 2 else None,
-            alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
             title=title,
             names=found,
-            group=checking.text(group, "the group"),
             **face,
         )
 

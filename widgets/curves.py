@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 
@@ -22,8 +22,6 @@ class Curves(Picture):
     most 0 beside `log_x`.
     """
 
-    _esm = assets.esm("curves")
-    _css = assets.css("curves")
     series = traitlets.List(traitlets.Dict()).tag(sync=True)
     x = traitlets.List(traitlets.Unicode()).tag(sync=True)
     y = traitlets.List(traitlets.Unicode()).tag(sync=True)

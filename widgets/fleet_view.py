@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 TRACE_VERSION = 1
@@ -53,8 +53,6 @@ class FleetView(Picture):
     request or a worker that is not there.
     """
 
-    _esm = assets.esm("fleet_view")
-    _css = assets.css("fleet_view")
     trace = traitlets.Dict().tag(sync=True)
     zoom = traitlets.Int().tag(sync=True)
 

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _SCORED = {"id": checking.whole, "slack_us": checking.number, "edf_score": checking.number}
@@ -32,8 +32,6 @@ class GatePicture(Picture):
     run, or an immune incumbent.
     """
 
-    _esm = assets.esm("gate_picture")
-    _css = assets.css("gate_picture")
     decisions = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _ENTRY = checking.shape(
@@ -44,8 +44,6 @@ class HeapStepper(Picture):
     Raises: ValueError for no operation, another kind of record, or an id that was never pushed.
     """
 
-    _esm = assets.esm("heap_stepper")
-    _css = assets.css("heap_stepper")
     operations = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(

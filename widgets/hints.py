@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Widget
 
 
@@ -15,8 +15,6 @@ class Hints(Widget):
     Raises: ValueError for another number of hints, an empty one, or `shown` outside 0 to 3.
     """
 
-    _esm = assets.esm("hints")
-    _css = assets.css("hints")
     key = traitlets.Unicode().tag(sync=True)
     hints = traitlets.List(traitlets.Unicode()).tag(sync=True)
     shown = traitlets.Int().tag(sync=True)

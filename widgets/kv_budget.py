@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
 from widgets.timeline import checked_trace
@@ -21,8 +21,6 @@ class KVBudget(Picture):
     Raises: ValueError for a dict that is no trace, or of another version; for `names` and `yours`.
     """
 
-    _esm = assets.esm("kv_budget")
-    _css = assets.css("kv_budget")
     trace = traitlets.Dict().tag(sync=True)
     other = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)

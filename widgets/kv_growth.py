@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.kv_budget import checked_kv_trace
 from widgets.picture import Face, Picture
 
@@ -20,18 +20,14 @@ class KVGrowth(Picture):
     Marked are preemptions, the height within a step (`kv_peak`), what is counted where it differs
     from what is held (`kv_tokens_charged`), and padding (computed minus useful tokens). With
     `bytes_per_token` a button turns tokens into bytes, held as `live_bytes` says. `shown` is the
-    index, among the runs with a window, of the one to begin with. Widgets of one page with the same
-    `group` (not "") share the step.
+    index, among the runs with a window, of the one to begin with.
     Raises: ValueError for no run, two runs without a window, two of one label, or a dict that is
     no trace.
     """
 
-    _esm = assets.esm("kv_growth")
-    _css = assets.css("kv_growth")
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
     bytes_per_token = traitlets.Int(default_value=None, allow_none=True).tag(sync=True)
     shown = traitlets.Int().tag(sync=True)
-    group = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -40,7 +36,6 @@ class KVGrowth(Picture):
         *,
         bytes_per_token: int | None = None,
         shown: int = 0,
-        group: str = "",
         **face: Unpack[Face],
     ) -> None:
         found = checking.list_of(_checked_run, at_least=1)(runs, "runs")
@@ -55,7 +50,6 @@ class KVGrowth(Picture):
             title=title,
             bytes_per_token=checking.maybe(checking.positive)(bytes_per_token, "bytes_per_token"),
             shown=shown,
-            group=checking.text(group, "the group"),
             **face,
         )
 

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 STORY_VERSION = 1
@@ -13,7 +13,7 @@ _EVENTS = {"push": 3, "remove": 2, "pop": 1}
 """How many parts each event has."""
 
 
-class LazyHeap(Picture):
+class LazyHeap(Picture, styles=("heap_stepper",)):
     """The heap after each event as a tree and an array, beside it every request's generation.
 
     `story` is a `heap_story(...)` dict: {"version": 1, "steps": [{"event": ["push", id, key],
@@ -24,8 +24,6 @@ class LazyHeap(Picture):
     Raises: ValueError for another kind of record, or a story without a step and without an error.
     """
 
-    _esm = assets.esm("lazy_heap")
-    _css = assets.css("heap_stepper", "lazy_heap")
     story = traitlets.Dict().tag(sync=True)
 
     def __init__(self, story: Mapping[str, Any], title: str = "", **face: Unpack[Face]) -> None:

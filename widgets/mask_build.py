@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.comparing import compared_names
 from widgets.mask_stepper import checked_matrix
 from widgets.picture import Face, Picture
@@ -27,7 +27,7 @@ _MASK = checking.shape(
 )
 
 
-class MaskBuild(Picture):
+class MaskBuild(Picture, styles=("mask_stepper",)):
     """The steps in which a mask comes to be; in each, the visible keys of any query.
 
     Each step is {"name", "words", "context_columns": S, "masks": [...]}: the first S columns are
@@ -41,8 +41,6 @@ class MaskBuild(Picture):
     Raises: ValueError for no step, ragged rows, more past than columns, or counts that do not fit.
     """
 
-    _esm = assets.esm("mask_build")
-    _css = assets.css("mask_stepper", "mask_build")
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
 

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _MASK = checking.shape(
@@ -26,8 +26,6 @@ class MaskStepper(Picture):
     Raises: ValueError for no mask, ragged rows, more past than keys, or labels that do not fit.
     """
 
-    _esm = assets.esm("mask_stepper")
-    _css = assets.css("mask_stepper")
     masks = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(

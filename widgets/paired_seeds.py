@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 COMPARISON_VERSION = 1
@@ -40,8 +40,6 @@ class PairedSeeds(Picture):
     outside its interval.
     """
 
-    _esm = assets.esm("paired_seeds")
-    _css = assets.css("paired_seeds")
     comparison = traitlets.Dict().tag(sync=True)
 
     def __init__(

@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 import anywidget
 import traitlets
 
-from widgets import checking
+from widgets import assets, checking
 
 
 class Widget(anywidget.AnyWidget):
@@ -16,6 +16,16 @@ class Widget(anywidget.AnyWidget):
     """
 
     after = traitlets.Unicode().tag(sync=True)
+
+    def __init_subclass__(cls, styles: tuple[str, ...] = ()) -> None:
+        """Give the class the script and the style that are called as its module is.
+
+        `styles` are those of other widgets that it uses too.
+        """
+        name = cls.__module__.rpartition(".")[2]
+        if cls.__module__ != __name__ and not hasattr(cls, "_esm"):  # anywidget makes subclasses
+            cls._esm, cls._css = assets.esm(name), assets.css(*styles, name)
+        super().__init_subclass__()
 
 
 class Face(TypedDict, total=False):

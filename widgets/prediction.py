@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Widget
 
 
@@ -20,8 +20,6 @@ class Prediction(Widget):
     Raises: ValueError for an answer or a choice outside the options.
     """
 
-    _esm = assets.esm("prediction")
-    _css = assets.css("prediction")
     key = traitlets.Unicode().tag(sync=True)
     question = traitlets.Unicode().tag(sync=True)
     options = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -4,7 +4,7 @@ from typing import Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 
@@ -18,8 +18,6 @@ class ReceptiveField(Picture):
     Raises: ValueError for a query, a probe or sinks outside the positions.
     """
 
-    _esm = assets.esm("receptive_field")
-    _css = assets.css("receptive_field")
     window = traitlets.Int().tag(sync=True)
     num_layers = traitlets.Int().tag(sync=True)
     num_positions = traitlets.Int().tag(sync=True)

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 
@@ -22,8 +22,6 @@ class RepairLadder(Picture):
     is not there.
     """
 
-    _esm = assets.esm("repair_ladder")
-    _css = assets.css("repair_ladder")
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     load = traitlets.Unicode().tag(sync=True)
 

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _MOMENT = checking.shape(
@@ -40,8 +40,6 @@ class SlackTimeline(Picture):
     Raises: ValueError for no case, unequal or no moments, or a number out of range.
     """
 
-    _esm = assets.esm("slack_timeline")
-    _css = assets.css("slack_timeline")
     cases = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(

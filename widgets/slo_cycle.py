@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 from widgets.vote_board import checked_record
 
@@ -34,8 +34,6 @@ class SloCycle(Picture):
     Raises: ValueError for a record without a write or a candidate, or times out of order.
     """
 
-    _esm = assets.esm("slo_cycle")
-    _css = assets.css("slo_cycle")
     lanes = traitlets.List(traitlets.Unicode()).tag(sync=True)
     spans = traitlets.List(traitlets.Dict()).tag(sync=True)
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -80,7 +78,7 @@ def _checked(cycle: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]
         if record[name] is None:
             raise ValueError(f"the record has no {what.removeprefix('a ')}; a cycle needs {what}")
     if not record["victims"]:
-        raise ValueError("the record has no victims; a cycle needs a prefill that gave way")
+        raise ValueError("the record has no victims; a cycle needs a preempted prefill")
     if not all(record["checks"]):
         raise ValueError("a rank of the record came to no check; a cycle needs at least one each")
     times: dict[str, float] = {
@@ -195,7 +193,7 @@ def _in_the_ranks(record: dict[str, Any]) -> Iterable[dict[str, Any]]:
     lost = "Kept for later" if record["resumed_us"] is not None else "Computed for nothing"
     yield _event(
         "leave", left,
-        f"All ranks leave at layer {record['layer']}, none alone, and reply. {lost}: "
+        f"All ranks leave at layer {record['layer']}, no rank by itself, and reply. {lost}: "
         f"{record['layer']} of {record['num_layers']} layers ({share:.0f} percent).",
         ENGINE,
     )  # fmt: skip
@@ -208,8 +206,8 @@ def _back_in_the_engine(
     replied = times["replied_us"]
     after = f"{_ms(replied - times['written_us'])} after the write"
     if "resumed_us" in times:
-        words = f"The engine has every reply, {after}. The pass sleeps: K/V and activations stay."
-        yield _event("sleep", [(ENGINE, replied)], words)
+        words = f"The engine has every reply, {after}. The pass is suspended: its K/V stays."
+        yield _event("suspend", [(ENGINE, replied)], words)
     else:
         gives = "gives up its" if len(record["victims"]) == 1 else "give up their"
         waits = "waits" if len(record["victims"]) == 1 else "wait"

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 STORY_VERSION = 1
@@ -24,8 +24,6 @@ class SpeculationStrip(Picture):
     rejected one, a last token of the wrong kind, or a probability beyond 0 to 1.
     """
 
-    _esm = assets.esm("speculation_strip")
-    _css = assets.css("speculation_strip")
     story = traitlets.Dict().tag(sync=True)
 
     def __init__(self, story: Mapping[str, Any], title: str = "", **face: Unpack[Face]) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _SERIES = checking.shape(
@@ -30,8 +30,6 @@ class StepCost(Picture):
     Raises: ValueError for no series or numbers below 0.
     """
 
-    _esm = assets.esm("step_cost")
-    _css = assets.css("step_cost")
     series = traitlets.List(traitlets.Dict()).tag(sync=True)
     max_tokens = traitlets.Int().tag(sync=True)
 

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _STORAGE = {"label": checking.words, "nbytes": checking.positive}
@@ -36,32 +36,18 @@ class StorageStrip(Picture):
     stands beside what is counted. A storage that a later step leaves out is drawn as freed.
     A step of slots is {"words", "slots": [{"position": int or None, "new": bool}], "sinks": int,
     "window": int}: the positions whose K/V lies in each slot. All steps are of one kind.
-    `cell_bytes` is what one cell stands for; by default a round number that fits the widest buffer.
     Raises: ValueError for no step, a view outside its storage, or other than window + sinks slots.
     """
 
-    _esm = assets.esm("storage_strip")
-    _css = assets.css("storage_strip")
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
-    cell_bytes = traitlets.Int(default_value=None, allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        steps: Sequence[Mapping[str, Any]],
-        title: str = "",
-        *,
-        cell_bytes: int | None = None,
-        **face: Unpack[Face],
+        self, steps: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
         first = checking.items(steps, "steps", at_least=1)[0]
         is_ring = isinstance(first, Mapping) and "slots" in first
         check = _checked_slots if is_ring else _checked_bytes
-        super().__init__(
-            steps=checking.list_of(check)(steps, "steps"),
-            title=title,
-            cell_bytes=checking.maybe(checking.positive)(cell_bytes, "cell_bytes"),
-            **face,
-        )
+        super().__init__(steps=checking.list_of(check)(steps, "steps"), title=title, **face)
 
 
 def _checked_bytes(value: object, what: str) -> dict[str, Any]:

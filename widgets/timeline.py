@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
 
@@ -27,19 +27,17 @@ class Timeline(Picture):
 
     `trace` and `reference` are `Trace.to_json()` dicts. `yours` says that the learner's function is
     in `trace`; until it is, `trace` is drawn alone, as the reference that it is. Two runs of which
-    none is the learner's have `names` instead. `alphabet` holds the character of each token id;
-    `axis` is what width shows at first, "steps" or "time". It opens at the first step that differs,
-    else at the first preemption, else where a request first finds K/V that is there already. Steps
-    and play live in the browser: nothing is synced back.
+    none is the learner's have `names` instead. `axis` is what width shows at first, "steps" or
+    "time". It opens at the first step that differs, else at the first preemption, else where a
+    request first finds K/V that is there already. Steps and play live in the browser: nothing is
+    synced back.
     Widgets of one page with the same `group` (not "") share the step.
     Raises: ValueError for a dict that is no trace, or of another version; for `names` and `yours`.
     """
 
-    _esm = assets.esm("timeline")
-    _css = assets.css("timeline")
     trace = traitlets.Dict().tag(sync=True)
     reference = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
-    alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    alphabet = traitlets.List(traitlets.Unicode(), [*SHAKESPEARE]).tag(sync=True)
     axis = traitlets.Unicode("steps").tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     group = traitlets.Unicode().tag(sync=True)
@@ -48,7 +46,6 @@ class Timeline(Picture):
         self,
         trace: Mapping[str, Any],
         reference: Mapping[str, Any] | None = None,
-        alphabet: Sequence[str] = SHAKESPEARE,
         title: str = "",
         *,
         axis: str = "steps",
@@ -64,7 +61,6 @@ class Timeline(Picture):
         super().__init__(
             trace=checked_trace(trace, "the trace"),
             reference=other if len(found) == 2 else None,
-            alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
             title=title,
             axis=axis,
             names=found,

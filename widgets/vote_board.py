@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 
@@ -20,29 +20,19 @@ class VoteBoard(Picture):
     "carried" or "epoch"; without it "vote"), `mark` (what was written, such as "the flag"; without
     it "target N") and `endings`, per rank {"how": "left", "finished", "hangs" or "crashed",
     "layer", "words"}; without them all ranks ended at the record's layer.
-    `replied_ns` is None when the replies never came. `shown` is the board to begin with.
+    `replied_ns` is None when the replies never came.
     Raises: ValueError for no board, two of one label, a vote other than 0 and 1, checks that are
     out of order or beyond where their rank ended, or not one ending per rank.
     """
 
-    _esm = assets.esm("vote_board")
-    _css = assets.css("vote_board")
     boards = traitlets.List(traitlets.Dict()).tag(sync=True)
-    shown = traitlets.Int().tag(sync=True)
 
     def __init__(
-        self,
-        boards: Sequence[Mapping[str, Any]],
-        title: str = "",
-        *,
-        shown: int = 0,
-        **face: Unpack[Face],
+        self, boards: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
         found = checking.list_of(_checked_board, at_least=1)(boards, "boards")
         checking.differ([board["label"] for board in found], "boards are called")
-        if checking.whole(shown, "shown") >= len(found):
-            raise ValueError(f"shown is {shown}, but there are {len(found)} boards")
-        super().__init__(boards=found, title=title, shown=shown, **face)
+        super().__init__(boards=found, title=title, **face)
 
 
 def _vote(value: object, what: str) -> int:

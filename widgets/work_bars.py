@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking
+from widgets import checking
 from widgets.picture import Face, Picture
 
 _SERIES = checking.shape(name=checking.words, tokens=checking.list_of(checking.whole, at_least=1))
@@ -18,8 +18,6 @@ class WorkBars(Picture):
     Raises: ValueError for no series, an empty one, or token counts below 0.
     """
 
-    _esm = assets.esm("work_bars")
-    _css = assets.css("work_bars")
     series = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(

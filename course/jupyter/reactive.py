@@ -1,8 +1,8 @@
 """Makes a Jupyter kernel bring up to date what depends on a changed cell, as marimo does.
 
-An IPython extension, which the course's kernel loads. Which cell needs which marimo reads from the
-cells that have run; what they show is published with an id, under which the kernel can show
-something else in its place. So a check answers in its own cell when its exercise's cell runs.
+An IPython extension, which the course's kernel loads. It reads from the cells that have run which
+cell uses names of which, and publishes each output with an id, under which the kernel can show
+another output in its place. So a check answers in its own cell when its exercise's cell runs.
 A name with a leading underscore is its cell's own, as in marimo: two cells may have one each.
 """
 
@@ -15,12 +15,9 @@ from typing import Any
 from ipykernel.displayhook import ZMQShellDisplayHook
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 from IPython.display import HTML, update_display
-from marimo._ast.compiler import compile_cell
-from marimo._runtime.dataflow import DirectedGraph, topological_sort
-from marimo._types.ids import CellId_t  # pyright: ignore[reportMissingTypeStubs]
 
 from course.jupyter.cell_ids import page_of
-from course.source.magics import as_python
+from course.source.dependencies import Dependencies
 from course.source.private_names import private_names, rename
 
 _kernels: list[Kernel] = []  # the one of this process
@@ -41,11 +38,11 @@ class Kernel:
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
-        self.sources: dict[CellId_t, str] = {}
-        self.graph = DirectedGraph()  # of the cells that Python can read
+        self.sources: dict[str, str] = {}
+        self.dependencies = Dependencies()
         self.page: str | None = None
-        self.running: CellId_t | None = None
-        self.stale: set[CellId_t] = set()
+        self.running: str | None = None
+        self.stale: set[str] = set()
         self.private: dict[str, str] = {}  # of the cell that runs, with the names they get
         shell.ast_transformers.append(self)  # pyright: ignore[reportArgumentType]
         shell.events.register("pre_run_cell", self._before)
@@ -54,37 +51,29 @@ class Kernel:
         hook.register_hook(self._with_id)
 
     def _before(self, info: ExecutionInfo) -> None:
-        self.running = None if info.cell_id is None else CellId_t(info.cell_id)
+        self.running = info.cell_id
         self.stale = set()
         if self.running is None:
             return
         page = page_of(self.running)
         if page not in (None, self.page):
-            self.sources, self.graph, self.page = {}, DirectedGraph(), page
+            self.sources, self.dependencies, self.page = {}, Dependencies(), page
         if self.sources.get(self.running) != info.raw_cell:
             self._take(self.running, info.raw_cell or "")
 
-    def _take(self, cell: CellId_t, source: str) -> None:
+    def _take(self, cell: str, source: str) -> None:
         """Replace a cell's source, and remove the names that the old one bound."""
         self.sources[cell] = source
-        if cell in self.graph.cells:
-            self.stale |= self.graph.descendants(cell)
-            for name in self.graph.cells[cell].defs:
-                self.shell.user_ns.pop(name, None)
-            self.graph.delete_cell(cell)
+        for name in self.dependencies.defines.get(cell, ()):
+            self.shell.user_ns.pop(name, None)
         self._forget_private(cell)
-        try:
-            compiled = compile_cell(as_python(source), cell)
-        except (SyntaxError, ValueError):  # IPython says so
-            return
-        self.graph.register_cell(cell, compiled)
-        self.stale |= self.graph.descendants(cell)
+        self.stale = self.dependencies.add(cell, source)
 
     def _after(self, result: ExecutionResult) -> None:
         """Run the cells again that need the cell that has run, if it changed."""
         self._share()
         ran = self.running
-        for cell in topological_sort(self.graph, self.stale - {ran}):
+        for cell in self.dependencies.in_order(self.stale - {ran}):
             self.running = cell
             shown = self._shown(self.sources[cell])
             self._share()
@@ -100,7 +89,7 @@ class Kernel:
         self.private |= {name: f"_cell_{self.running}{name}" for name in names}
         return rename(tree, self.private)
 
-    def _forget_private(self, cell: CellId_t) -> None:
+    def _forget_private(self, cell: str) -> None:
         """Remove the private names that a cell has bound, and what others see of them."""
         space, prefix = self.shell.user_ns, f"_cell_{cell}"
         for own in [name for name in space if name.startswith(f"{prefix}_")]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -34,8 +35,6 @@ def main(mode: str, address: str, port: str, name: str) -> None:
 
 
 def _serve_marimo(mode: str, address: str, port: str, token: str) -> None:
-    from marimo._cli.cli import main as marimo
-
     from course.launcher import marimo_hooks, save_guard
 
     marimo_hooks.install(mode)
@@ -43,7 +42,8 @@ def _serve_marimo(mode: str, address: str, port: str, token: str) -> None:
         save_guard.install()
     place = ("--host", address, "--port", port, "--token-password", token)
     watch = ("--watch",) if mode == "edit" else ()
-    marimo([mode, "work", *place, "--headless", "--no-sandbox", *watch])
+    sys.argv = ["marimo", mode, "work", *place, "--headless", "--no-sandbox", *watch]
+    runpy.run_module("marimo", run_name="__main__")
 
 
 def _take_input() -> tuple[str, int]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _RULE = re.compile(rb"[^{};]*:has\([^{}]*\{[^{}]*\}")
 _THEME = b":root:has(body.dark)"  # all colours of the page hang on it
 _ITS_CHILD = b":root:has(>body.dark)"  # the same, and nothing below the body can change it
-_PRELOADED = ("marimo._runtime.runtime", "anywidget", "numpy", "torch", "course.launcher.frozen")
+_PRELOADED = ("marimo", "anywidget", "numpy", "torch", "course.launcher.frozen")
 
 
 class PageGuard:
@@ -94,8 +94,9 @@ def _lighter(rule: re.Match[bytes]) -> bytes:
 
 def install(mode: str) -> None:
     """Change every server that marimo makes in this process; `mode` is marimo's."""
-    from marimo._server.registry import MIDDLEWARE_REGISTRY
     from starlette.middleware import Middleware
+
+    from course.marimo_internals import MIDDLEWARE_REGISTRY
 
     MIDDLEWARE_REGISTRY.register("page guard", Middleware(PageGuard))
     MIDDLEWARE_REGISTRY.register("light styles", Middleware(LightStyles))
@@ -112,7 +113,7 @@ def _fork_kernels() -> None:
     learner reads the first page. The course is not among them, so that a kernel started after an
     update has its new modules.
     """
-    from marimo._session.managers import kernel
+    from course.marimo_internals import substitute
 
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload(list(_PRELOADED))
@@ -120,5 +121,5 @@ def _fork_kernels() -> None:
     def instead(method: str) -> Any:
         return forking
 
-    setattr(kernel, "get_context", instead)  # noqa: B010 (it is not exported)
+    substitute("get_context", instead)
     threading.Thread(target=multiprocessing.forkserver.ensure_running, daemon=True).start()

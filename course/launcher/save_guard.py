@@ -17,17 +17,17 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from marimo._messaging.notification import BannerNotification
-from marimo._server import session_manager
-from marimo._server.registry import LIFESPAN_REGISTRY
-from marimo._server.workspace import _base as workspace
-from marimo._session.file_change_handler import FileChangeCoordinator
-from marimo._session.notebook import AppFileManager
-from marimo._session.notebook.storage import FilesystemStorage
-from marimo._utils.http import HTTPException, HTTPStatus
+from starlette.exceptions import HTTPException
 
 from course.files import explain, write_atomically
 from course.launcher.kept import keep, note
+from course.marimo_internals import (
+    LIFESPAN_REGISTRY,
+    AppFileManager,
+    BannerNotification,
+    FileChangeCoordinator,
+    substitute,
+)
 
 # What stands around the cells: marimo writes it anew at every save.
 AROUND_CELLS = re.compile(
@@ -36,9 +36,7 @@ AROUND_CELLS = re.compile(
 )
 PAGE_HEARS_S = 1.0  # as long as a page waits before it saves a change of its own
 PAGE_TELLS_S = 0.5  # a page tells its server what was typed once nothing was for a while
-_servers: list[
-    session_manager.SessionManager
-] = []  # the one of this process, from when it has started
+_servers: list[Any] = []  # marimo's session manager, once the server has started
 
 
 class LessonFile(AppFileManager):
@@ -50,7 +48,8 @@ class LessonFile(AppFileManager):
         self._replaced: dict[str, str] = {}  # the cells that the file just changed, as they were
         self._new_ids: set[str] = set()
         self._replaced_at = 0.0
-        super().__init__(filename, storage=_GuardedStorage(self), **options)
+        super().__init__(filename, **options)
+        self.storage.write = self.write  # the last thing that marimo calls, when the text is made
         self._came_from_file()
 
     def save(self, request: Any, **options: Any) -> str:
@@ -87,7 +86,7 @@ class LessonFile(AppFileManager):
             write_atomically(path, contents.encode("utf-8"))
         except OSError as error:
             reason = f"The lesson could not be saved: {explain(error)}"
-            raise HTTPException(HTTPStatus.SERVER_ERROR, reason) from error
+            raise HTTPException(500, reason) from error
         self._seen = io.StringIO(contents, newline=None).read()  # with the line ends of a read file
 
     def reload_and_mark_content_as_last_save(self, content: str | None) -> Any:
@@ -185,17 +184,6 @@ class _UnseenError(Exception):
         self.on_disk, self.contents = on_disk, contents
 
 
-class _GuardedStorage(FilesystemStorage):
-    """Lets the lesson look at the file at the moment of writing, after all that takes time."""
-
-    def __init__(self, lesson: LessonFile) -> None:
-        self._lesson = lesson
-
-    def write(self, path: Path, content: str) -> None:
-        """Write what a page holds, if it may."""
-        self._lesson.write(Path(path), content)
-
-
 class PatientCoordinator(FileChangeCoordinator):
     """Takes a file's new version into the page once the page has told what it holds."""
 
@@ -210,8 +198,8 @@ _tasks: set[asyncio.Task[None]] = set()  # what runs is not collected
 
 def install() -> None:
     """Have every lesson that marimo opens in this process guarded."""
-    workspace.AppFileManager = LessonFile  # pyright: ignore[reportPrivateImportUsage]
-    session_manager.FileChangeCoordinator = PatientCoordinator  # pyright: ignore[reportPrivateImportUsage]
+    substitute("AppFileManager", LessonFile)
+    substitute("FileChangeCoordinator", PatientCoordinator)
     LIFESPAN_REGISTRY.register("save guard", _remember_server)
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
+from course.registry import exercise
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, generate
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
@@ -118,8 +118,8 @@ def _guilty(
 ) -> list[str]:
     """Which of two answers make another text than the oracle's, each beside a right one."""
     pairs = {
-        "next_inputs": (next_inputs, _plain_attention),
-        "cached_attention": (_plain_inputs, cached_attention),
+        "next_inputs": (next_inputs, exercise("l00.cached_attention").right[0]),
+        "cached_attention": (exercise("l00.next_inputs").right[0], cached_attention),
     }
     return [name for name, both in pairs.items() if _written(write, prompt, *both)[0] != oracle]
 
@@ -131,18 +131,6 @@ def _said_of_another_text(guilty: list[str]) -> str:
         f"their checks, so the checks have missed something. The difference comes from {whose}, "
         "which changes the text even beside a right function."
     )
-
-
-def _plain_inputs(tokens: list[int], num_cached: int) -> list[int]:
-    return tokens[num_cached:]
-
-
-def _plain_attention(
-    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    k_all, v_all = torch.cat([k_cache, k]), torch.cat([v_cache, v])
-    out = F.scaled_dot_product_attention(q[None], k_all[None], v_all[None])[0]
-    return out, k_all, v_all
 
 
 def _drawn(said: str, prompt: Sequence[int], new: Sequence[int]) -> str:

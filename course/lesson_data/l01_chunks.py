@@ -9,8 +9,7 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, call, run
 from course.calling.plain_values import as_whole
 from course.calling.policies import Policy
-from course.lesson_data.texts import served
-from nanogpt import GPT, EngineConfig, ModelConfig, Request, Trace, encode
+from nanogpt import GPT, ModelConfig, Request, encode
 from nanogpt.experiments.trace_metrics import Summary
 from nanogpt.policies import masks
 
@@ -122,14 +121,17 @@ def budget_verdict(
 # --- the learner's run --------------------------------------------------------------------------
 
 
-def drawn_masks(attempt: Attempt | None) -> list[dict[str, Any]]:
-    """Masks for a MaskStepper: the learner's and the right one; for None, exhibit A's."""
-    if attempt is None:
-        labels = list("To be, or not to")
-        return [
-            {"name": name, "context_columns": 8, "mask": of(8, 8).tolist(), "labels": labels}
-            for name, of in (("exhibit A", unmasked_later), ("right", masks.chunk_mask))
-        ]
+def exhibit_masks() -> list[dict[str, Any]]:
+    """Exhibit A's mask of a second chunk and the right one, for a MaskStepper."""
+    labels = list("To be, or not to")
+    return [
+        {"name": name, "context_columns": 8, "mask": of(8, 8).tolist(), "labels": labels}
+        for name, of in (("exhibit A", unmasked_later), ("right", masks.chunk_mask))
+    ]
+
+
+def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
+    """The learner's mask and the right one, for a MaskStepper."""
     labels = list("To be, ")
     right = masks.chunk_mask(4, 3).tolist()
     beside = {"name": "right", "context_columns": 4, "mask": right, "labels": labels}
@@ -156,15 +158,3 @@ def unmasked_later(context_len: int, num_scheduled_tokens: int) -> torch.Tensor:
             num_scheduled_tokens, context_len + num_scheduled_tokens, dtype=torch.bool
         )
     return masks.chunk_mask(context_len, num_scheduled_tokens)
-
-
-def texts_table(
-    attempts: Mapping[str, Attempt],
-    model: GPT,
-    settings: EngineConfig,
-    yours: Trace,
-    reference: Trace,
-) -> str:
-    """Which policies of the run were the learner's, its texts, and whether the oracle agrees."""
-    blame = "No plan can change a text; look at `chunk_mask` and `chunk_inputs`."
-    return served(attempts, six_requests(), model, settings, yours, reference, blame)

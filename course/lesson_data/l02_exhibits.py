@@ -1,8 +1,7 @@
-"""Behind lesson 2's defects: a livelock, and a scheduler without one of its guards of memory."""
+"""Behind lesson 2's defects: a livelock, and a scheduler without admission or preemption."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from course.attempt import Attempt
 from course.lesson_data.l02_scheduler import POST, six_requests
@@ -13,7 +12,7 @@ from nanogpt.policies import queueing
 from nanogpt.policy_views import RequestView
 
 Victim = Callable[[Sequence[RequestView]], int]
-RequeuePolicy = Callable[[RequestView], Any]
+Requeue = Callable[[RequestView], queueing.ResumeState]
 _MOST_STEPS = 40
 _SHORT_OF_MEMORY = EngineConfig(token_budget=32, max_kv_tokens=160, max_prefilling=1)
 
@@ -37,25 +36,22 @@ def oldest(active: Sequence[RequestView]) -> int:
     return min(active, key=lambda request: (request.admitted_at or 0, request.id)).id
 
 
-def start_over(request: RequestView) -> tuple[list[int], int, int, int]:
+def start_over(request: RequestView) -> queueing.ResumeState:
     """The published requeue: the generated tokens are thrown away."""
-    return list(request.prompt_tokens), 0, request.arrival_time, 0
+    return queueing.ResumeState(list(request.prompt_tokens), 0, request.arrival_time, 0)
 
 
-def twins(victim: Victim, requeue: RequeuePolicy = start_over) -> Trace:
+def twins(victim: Victim, requeue: Requeue = start_over) -> Trace:
     """Two equal requests, 10 tokens of prompt and 10 new, in 22 KV tokens; 40 steps at most."""
-    return replay(_engine_of_twins(_policies(victim, requeue)), _two_equal(), _MOST_STEPS)
+    policies = Policies(choose_victim=victim, requeue=requeue)
+    return replay(_engine_of_twins(policies), _two_equal(), _MOST_STEPS)
 
 
 def your_twins(attempt: Attempt) -> Trace:
     """The twins under the learner's `choose_victim`, or the reference's until it is written."""
     victim = attempt.or_reference(queueing.choose_victim)
     run_with = replays(_engine_of_twins, _two_equal, _MOST_STEPS)
-    return run_with(_policies(victim))
-
-
-def _policies(victim: Victim, requeue: RequeuePolicy = start_over) -> Policies:
-    return Policies(choose_victim=victim, requeue=requeue)
+    return run_with(Policies(choose_victim=victim, requeue=start_over))
 
 
 def _engine_of_twins(policies: Policies) -> Engine:

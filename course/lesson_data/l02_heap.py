@@ -1,29 +1,24 @@
-"""A binary min-heap written out plainly, every sift move recorded in words for the pictures.
+"""A binary min-heap whose moves are recorded in words, for the pictures.
 
-The scheduler itself uses `heapq`; a test holds that both end with the same array. Entries compare
-by their key and, where keys are equal, by their id, so that no two entries are equal.
+The scheduler itself uses `heapq`; a test checks that both end with the same array. Entries compare
+by their key and, if keys are equal, by their id.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nanogpt.validate import check_int
-
 Entry = dict[str, Any]
 Move = dict[str, Any]
 
 
 def record_heap(operations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What pushes, pops and looks do to a heap that starts empty, move by move.
+    """Record what pushes, pops and looks do to a heap that starts empty, move by move.
 
-    An operation is {"op": "push", "entry": {"id", "key", "label"}}, {"op": "pop"} or
-    {"op": "look"} (read the top, move nothing); `label` may be left out. An "admission" is handed
-    through as it is; a push whose admission's "verdict" is "refuse" moves nothing.
+    An operation is {"op": "push", "entry": {"id", "key"}}, {"op": "pop"} or {"op": "look"} (read
+    the top, move nothing), with an "admission" that is returned unchanged.
     Returns, for each operation, {"op", "entry", "states", "moves", "admission"}: `states[i]` holds
     the entries' ids in the array's order after `moves[i]`, {"kind", "from", "to", "words"}.
-    Raises: ValueError for an unknown operation, a key that is no list of numbers, an id that is
-    in the heap already, or a pop or look at an empty heap.
     """
     heap = _Heap()
     return [heap.record(operation) for operation in operations]
@@ -31,7 +26,7 @@ def record_heap(operations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 @dataclass(slots=True)
 class _Heap:
-    """The array, and the moves of the operation under way. Mutable: both."""
+    """The array, and the moves of the current operation."""
 
     array: list[Entry] = field(default_factory=list[Entry])
     moves: list[Move] = field(default_factory=list[Move])
@@ -40,29 +35,23 @@ class _Heap:
     def record(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         """Do one operation and return its record."""
         self.moves, self.states = [], []
-        op = operation.get("op")
-        admission = operation.get("admission")
-        refused = admission is not None and admission["verdict"] == "refuse"
+        op = operation["op"]
         if op == "push":
-            entry = _checked_entry(operation.get("entry"), self.array)
-            if not refused:
-                self._push(entry)
-        elif op in ("pop", "look"):
-            if not self.array:
-                raise ValueError(f"the heap is empty: no {op} is possible")
+            entry = operation["entry"]
+            entry = {**entry, "label": f"request {entry['id']}"}
+            self._push(entry)
+        else:
             entry = self.array[0]
             if op == "pop":
                 self._pop()
             else:
                 self._note("settle", 0, 0, f"{_name(entry)} has the smallest key, {_key(entry)}")
-        else:
-            raise ValueError(f"there is no operation {op!r}; choose from look, pop, push")
         return {
             "op": op,
-            "entry": dict(entry),
+            "entry": entry,
             "states": self.states,
             "moves": self.moves,
-            "admission": admission,
+            "admission": operation.get("admission"),
         }
 
     def _push(self, entry: Entry) -> None:
@@ -115,23 +104,6 @@ class _Heap:
         self.states.append([entry["id"] for entry in self.array])
 
 
-def _checked_entry(value: object, array: Sequence[Entry]) -> Entry:
-    """`value` as an entry with a label. Raises: ValueError naming what is wrong with it."""
-    match value:
-        case {"id": request_id, "key": [_, *_] as key, **more}:
-            pass
-        case _:
-            raise ValueError(f"the entry is {value!r}; it needs an id and a key of numbers")
-    check_int("the id of an entry", request_id, 0)
-    for part in key:
-        if isinstance(part, bool) or not isinstance(part, int | float) or part != part:
-            raise ValueError(f"the key of entry {request_id} holds {part!r}; it must be a number")
-    if any(entry["id"] == request_id for entry in array):
-        raise ValueError(f"entry {request_id} is in the heap already; ids must be unique")
-    label = more.get("label", f"request {request_id}")
-    return {"id": request_id, "key": list(key), "label": str(label)}
-
-
 def _is_smaller(one: Entry, other: Entry) -> bool:
     return (one["key"], one["id"]) < (other["key"], other["id"])
 
@@ -147,8 +119,7 @@ def _comparison(one: Entry, other: Entry, whose: str) -> str:
 
 
 def _name(entry: Entry) -> str:
-    label: str = entry["label"]
-    return label[:1].upper() + label[1:]
+    return f"Request {entry['id']}"
 
 
 def _key(entry: Entry) -> str:

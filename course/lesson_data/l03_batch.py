@@ -10,11 +10,7 @@ from torch import Tensor
 from course.attempt import Attempt
 from course.calling.jobs import call
 from course.lesson_data.l01_chunks import SOLILOQUY
-from nanogpt import (
-    Request,
-    decode,
-    encode,
-)
+from nanogpt import Request, decode, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
 from nanogpt.policies import fusing
 from nanogpt.trace import ForwardRecord

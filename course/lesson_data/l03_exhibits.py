@@ -1,6 +1,6 @@
-"""Behind lesson 3's exhibits: visible padding, crossed tokens, and queries that see nothing."""
+"""Behind lesson 3's exhibits: visible padding, and tokens that go to other requests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,61 +10,22 @@ from course.lesson_data.l01_chunks import SOLILOQUY
 from course.lesson_data.l03_batch import compared_masks
 from course.lesson_data.texts import shown
 from course.replay import replay
-from nanogpt import (
-    GPT,
-    Engine,
-    EngineConfig,
-    Policies,
-    Request,
-    decode,
-    encode,
-    generate,
-)
+from nanogpt import GPT, Engine, EngineConfig, Policies, Request, decode, encode, generate
 from nanogpt.policies import fusing
 
-MaskOf = Callable[[Sequence[int], Sequence[int]], Tensor]
 _TRIO = (("ROMEO:\nBut, soft! ", 2), ("JULIET:\nO Romeo, ", 0), ("HAMLET:\nA", 1))
+
+
+# --- exhibit A ----------------------------------------------------------------------------------
 
 
 def padding_in_sight(context_lens: Sequence[int], num_scheduled_tokens: Sequence[int]) -> Tensor:
     """Exhibit A: hides the padding of the past, not that of the new tokens. Bool (B, T, S + T)."""
-    real = torch.ones(len(num_scheduled_tokens), 1, max(num_scheduled_tokens), dtype=torch.bool)
-    return _causal(context_lens, num_scheduled_tokens) & torch.cat(
-        [_held(context_lens), real], dim=2
-    )
-
-
-def rows_that_see_nothing(
-    context_lens: Sequence[int], num_scheduled_tokens: Sequence[int]
-) -> Tensor:
-    """Exhibit C: hides all padding, so a padding query without a past sees nothing."""
-    first_real = max(num_scheduled_tokens) - torch.tensor(num_scheduled_tokens)
-    real = torch.arange(max(num_scheduled_tokens)) >= first_real.view(-1, 1, 1)  # (B, 1, T)
-    return _causal(context_lens, num_scheduled_tokens) & torch.cat(
-        [_held(context_lens), real], dim=2
-    )
-
-
-def forgets_the_past(context_lens: Sequence[int], num_scheduled_tokens: Sequence[int]) -> Tensor:
-    """The right mask, except that the padding of the past is visible."""
-    mask = fusing.full_mask(context_lens, num_scheduled_tokens).clone()
-    mask[:, :, : max(context_lens)] = True
-    return mask
-
-
-def _held(context_lens: Sequence[int]) -> Tensor:
-    longest = max(context_lens)
-    return torch.arange(longest) >= (longest - torch.tensor(context_lens)).view(
-        -1, 1, 1
-    )  # (B, 1, S)
-
-
-def _causal(context_lens: Sequence[int], num_scheduled_tokens: Sequence[int]) -> Tensor:
     past, new = max(context_lens), max(num_scheduled_tokens)
-    return torch.ones(new, past + new, dtype=torch.bool).tril(past)
-
-
-# --- exhibit A ----------------------------------------------------------------------------------
+    mask = torch.ones(len(context_lens), new, past + new, dtype=torch.bool).tril(past)
+    for row, length in zip(mask, context_lens, strict=True):
+        row[:, : past - length] = False
+    return mask
 
 
 def neighbour_table(model: GPT) -> str:

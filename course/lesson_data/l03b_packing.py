@@ -43,7 +43,7 @@ Runs = dict[tuple[str, int, str], Trace]  # machine, budget, form
 def strip(attempt: Attempt) -> dict[str, Any] | str:
     """Lesson 3's step padded, then packed by the learner's `pack`, for a BatchView; or a sentence.
 
-    The reference's stands beside it, and alone while `pack` is not written.
+    The reference's is shown beside it, and by itself while `pack` is not written.
     """
     right = _packed(*fusing.pack(NUM_COMPUTED, NUM_SCHEDULED))
     if not attempt.started or attempt.function is None:
@@ -52,10 +52,7 @@ def strip(attempt: Attempt) -> dict[str, Any] | str:
     mine = call(attempt.function, (NUM_COMPUTED, NUM_SCHEDULED)).value
     try:
         cu_seqlens_q, cu_seqlens_k, mask = mine
-        if mask.dtype != torch.bool or list(mask.shape) != [
-            sum(NUM_SCHEDULED),
-            len(right["mask"][0]),
-        ]:
+        if mask.dtype != torch.bool or mask.shape != (sum(NUM_SCHEDULED), len(right["key_labels"])):
             raise ValueError
         packed = _packed(list(cu_seqlens_q), list(cu_seqlens_k), mask)
     except (TypeError, ValueError, AttributeError):
@@ -66,16 +63,13 @@ def strip(attempt: Attempt) -> dict[str, Any] | str:
 
 
 def _packed(cu_seqlens_q: list[int], cu_seqlens_k: list[int], mask: Tensor) -> dict[str, Any]:
-    letters = [
-        decode(known[: computed + n]).replace("\n", "⏎").replace(" ", "␣")
-        for known, computed, n in zip(TOKEN_IDS, NUM_COMPUTED, NUM_SCHEDULED, strict=True)
-    ]
-    labels = list("".join(letters))
+    lengths = zip(TOKEN_IDS, NUM_COMPUTED, NUM_SCHEDULED, strict=True)
+    keys = "".join(decode(known[: computed + n]) for known, computed, n in lengths)
     return {
         "cu_seqlens_q": cu_seqlens_q,
         "cu_seqlens_k": cu_seqlens_k,
         "mask": mask.tolist(),
-        "key_labels": labels,
+        "key_labels": list(keys.replace("\n", "⏎").replace(" ", "␣")),
     }
 
 
@@ -113,16 +107,15 @@ def _served(model: GPT, executor: str, policies: Policies) -> Trace:
 # --- what each layout costs ---------------------------------------------------------------------
 
 
-def crowd() -> list[tuple[int, Request]]:
-    """Five streams of 40 tokens from step 0 on; three prompts of 200 at steps 4, 12 and 20."""
-    streams = [(0, Request(i, [1 + i] * 12, 40)) for i in range(5)]
-    return [*streams, *((4 + 8 * i, Request(5 + i, [1] * 200, 16)) for i in range(3))]
-
-
 def crowded(model: GPT, executor: str, token_budget: int, clock: Clock) -> Trace:
-    """One run of the crowd; one prompt prefills at a time, as in the posts."""
+    """A run of five streams of 40 tokens, and of prompts of 200 that arrive at steps 4, 12 and 20.
+
+    One prompt prefills at a time, as in the posts.
+    """
+    streams = [(0, Request(i, [1 + i] * 12, 40)) for i in range(5)]
+    prompts = [(4 + 8 * i, Request(5 + i, [1] * 200, 16)) for i in range(3)]
     limits = EngineConfig(token_budget=token_budget, executor=executor, max_prefilling=1)
-    return Engine(model, limits, clock=clock).run(crowd())
+    return Engine(model, limits, clock=clock).run([*streams, *prompts])
 
 
 def crowd_runs() -> Runs:

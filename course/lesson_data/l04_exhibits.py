@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 
+from course.lesson_data.l01_chunks import one_tiny_layer
 from course.lesson_data.l04_window import Arrivals
 from course.replay import replays
-from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Policies, Request, Trace, encode
+from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
 
 Evict = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -41,18 +42,13 @@ def padded_entries() -> list[dict[str, Any]]:
     """
     series: list[dict[str, Any]] = []
     for name, window in (("no window", None), ("W = 20", 20)):
-        engine = Engine(_tiny(), EngineConfig(sliding_window=window))
+        engine = Engine(one_tiny_layer(), EngineConfig(sliding_window=window))
         trace = engine.run(_requests((0, 8, 65), (40, 10, 24)))
         held = [[each.kv_tokens for each in step.kv] for step in trace.steps]
         padding = [max(each) - min(each) for each in held if len(each) == 2]
         points = [[step, entries] for step, entries in enumerate(padding[:21])]
         series.append({"name": name, "points": points})
     return series
-
-
-def _tiny() -> GPT:
-    """A model for runs that only count."""
-    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8))
 
 
 # --- the post's benchmarks ----------------------------------------------------------------------
@@ -109,7 +105,7 @@ def _measured(
 ) -> tuple[int, int, int]:
     """The most KV tokens that one request holds and that all hold, and the preemptions."""
     config = EngineConfig(sliding_window=window, max_prefilling=1, **limits)
-    steps = Engine(_tiny(), config).run(_requests(*spec)).steps
+    steps = Engine(one_tiny_layer(), config).run(_requests(*spec)).steps
     return (
         max(each.kv_tokens for step in steps for each in step.kv),
         max(step.kv_after for step in steps),

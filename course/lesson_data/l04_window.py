@@ -174,8 +174,8 @@ def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) ->
     """For each run: whether its texts are the oracle's, its most KV tokens, and its counts."""
     wanted = {r.id: oracle(model, settings, r) for _, r in five_requests()}
     rows = [
-        "| run | texts and the oracle's | largest request | highest peak of all requests "
-        "| KV tokens held and charged | bytes held and alive |",
+        "| run | texts, compared with the oracle's | largest request | highest peak of all "
+        "| KV tokens charged, compared with held ones | bytes alive, compared with held ones |",
         "|:--|:--|--:|--:|:--|:--|",
     ]
     for name, trace in runs.items():

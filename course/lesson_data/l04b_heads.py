@@ -58,7 +58,7 @@ def added_with_sinks_in_layer_0(model: GPT) -> float:
 
 def layers_table(model: GPT) -> str:
     """Layer 0 with the full context, the other three with a window: added loss, and K/V held."""
-    rows = ["| layers 1 to 3 | added loss | K/V held of 256 tokens |", "|:--|--:|--:|"]
+    rows = ["| layers 1 to 3 | added loss | K/V held, of 256 tokens |", "|:--|--:|--:|"]
     for window in (16, 32, 64):
         added = _added(model, [None, window, window, window])
         rows.append(f"| W = {window} | {added:+.2f} | {(256 + 3 * window) / (4 * 256):.0%} |")

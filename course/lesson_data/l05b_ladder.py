@@ -82,7 +82,7 @@ def rung_by_load(title: str) -> Figure:
     return attainment_by_load(
         shown,
         "Requests in time against load",
-        f"modelled: {POST_COST.name}; five paired seeds, bars are 95 % intervals",
+        f"modelled: {POST_COST.model.name}; five paired seeds, bars are 95 % intervals",
     )
 
 
@@ -108,7 +108,9 @@ def yours_by_load(batch: Attempt, lesson_5: Mapping[str, Any]) -> Figure | str:
         except RunError as error:
             return f"The run with your functions stopped: {error}"
         shown += _cells("yours", SUSPENDED, found)
-    source = f"modelled: {POST_COST.name}; suspended passes, one seed, {_SECONDS} s of arrivals"
+    source = (
+        f"modelled: {POST_COST.model.name}; suspended passes, one seed, {_SECONDS} s of arrivals"
+    )
     return attainment_by_load(shown, "Your policy against load", source)
 
 

@@ -77,10 +77,10 @@ def raced(name: str | None) -> str:
     """The result of a race that runs here; Markdown."""
     if name is None:
         return "No race was run here: `RACE` is None."
-    if name not in all_races():
-        return f"There is no race {name!r}; choose one of {', '.join(all_races())}."
+    if name not in RACES:
+        return f"There is no race {name!r}; choose one of {', '.join(RACES)}."
     try:
-        said = run_race(all_races()[name])
+        said = run_race(RACES[name])
     except (OSError, RuntimeError, TimeoutError) as failed:
         return f"It could not be run here: {failed}"
     return (
@@ -235,19 +235,17 @@ def race_nobody_immune(runner: Runner, wrong: bool) -> str:
     )
 
 
-def all_races() -> dict[str, Race]:
-    """The nine races by name."""
-    return {
-        "late_write": race_late_write,
-        "no_vote": race_no_vote,
-        "leave_first": race_leave_first,
-        "replies": race_replies,
-        "too_late": race_too_late,
-        "state": race_state,
-        "unseen": race_unseen,
-        "doomed": race_doomed,
-        "nobody_immune": race_nobody_immune,
-    }
+RACES: dict[str, Race] = {
+    "late_write": race_late_write,
+    "no_vote": race_no_vote,
+    "leave_first": race_leave_first,
+    "replies": race_replies,
+    "too_late": race_too_late,
+    "state": race_state,
+    "unseen": race_unseen,
+    "doomed": race_doomed,
+    "nobody_immune": race_nobody_immune,
+}
 
 
 def run_race(race: Race) -> dict[str, str]:

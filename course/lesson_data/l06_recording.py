@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from course.lesson_data.l06_races import all_races, run_race
+from course.lesson_data.l06_races import RACES, run_race
 from course.lesson_data.l06_ranks import arms, experiment, random_model, whole_pass
 from nanogpt.preemption import agreement, races
 from nanogpt.preemption.agreement import RANK_POLICIES
@@ -85,6 +85,6 @@ def record(path: str) -> None:
         "busy": hang_or_not(races.leave_alone, 40, num_busy=2),
         "busy, vote": hang_or_not(agreement.preemption_point, 40, num_busy=2),
     }
-    raced = {name: run_race(race) for name, race in all_races().items()}
+    raced = {name: run_race(race) for name, race in RACES.items()}
     found = {"experiment": measured, "hangs": hangs, "races": raced}
     Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

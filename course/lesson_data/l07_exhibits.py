@@ -4,9 +4,8 @@ Each runs its requests with a function of the page and returns the symptoms as M
 the run was right.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
-from typing import Any
 
 import torch
 
@@ -101,11 +100,11 @@ class FailsOnce(PackedExecutor):
 class KeepsPublished(BlockPool):
     """A pool in which blocks that a failed step has published can still be found."""
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
+    def restore(self) -> None:
         """Restore all but the blocks that were published."""
-        published = self._hash_of.items() - snapshot["_hash_of"].items()
+        published = self._hash_of.items() - (self._saved or {}).get("_hash_of", {}).items()
         depths = {block: self._worth[block][1] for block, _ in published}
-        super().restore(snapshot)
+        super().restore()
         self.publish((depths[block], block, block_hash) for block, block_hash in published)
         self._empty -= depths.keys()
         self._idle |= dict.fromkeys(depths)

@@ -49,13 +49,12 @@ def speculate(
         start = len(tokens) - len(fed)
         ids = torch.tensor([*fed, *drafted])
         hidden = model.hidden(ids, torch.arange(start, start + len(ids)), attend)
-        wanted = (
-            model.logits(hidden)[len(fed) - 1 :].argmax(-1).tolist()
-        )  # after fed, each draft token
+        # The target's choice after the last known token and after each draft token.
+        chosen = model.logits(hidden)[len(fed) - 1 :].argmax(-1).tolist()
         accepted = 0
-        while accepted < len(drafted) and drafted[accepted] == wanted[accepted]:
+        while accepted < len(drafted) and drafted[accepted] == chosen[accepted]:
             accepted += 1
-        tokens += [*drafted[:accepted], wanted[accepted]]
+        tokens += [*drafted[:accepted], chosen[accepted]]
         keep = roll_back(cache[0].shape[1], len(drafted), accepted)
         cache = {layer: kv[:, : max(keep, 0)] for layer, kv in cache.items()}
         passes.append((len(drafted), accepted, keep, len(tokens) - 1))
@@ -92,13 +91,13 @@ def rolled_back_by(rule: Rule, exact: GPT, draft: Draft) -> str:
 # --- B: the benchmark that knew the answers -----------------------------------------------------
 
 
-def look_up(memory: str, num_characters: int = 5) -> Draft:
-    """A draft that proposes what followed the last few characters where they last occurred."""
+def look_up(memory: str) -> Draft:
+    """A draft that proposes the character that followed the last five where they last occurred."""
 
     def lookup_draft(known: Sequence[int], /) -> list[float]:
         text = memory + decode(list(known))
-        at = text.rfind(text[-num_characters:], 0, len(text) - 1)
-        follower = encode(text[at + num_characters])[0] if at >= 0 else encode(" ")[0]
+        at = text.rfind(text[-5:], 0, len(text) - 1)
+        follower = encode(text[at + 5] if at >= 0 else " ")[0]
         return [float(token == follower) for token in range(65)]
 
     return lookup_draft

@@ -21,7 +21,7 @@ from widgets import whose
 
 Series = dict[str, Any]
 
-_OPENINGS = (
+OPENINGS = (
     "ROMEO:\nWhat say",
     "JULIET:\nO, my l",
     "KING RICHARD:\nN",
@@ -89,7 +89,7 @@ def serve(
         token_budget=256, temperature=temperature, seed=1, num_draft_tokens=num_drafts
     )
     requests = [
-        (0, Request(i, encode(text), new_tokens)) for i, text in enumerate(_OPENINGS[:batch])
+        (0, Request(i, encode(text), new_tokens)) for i, text in enumerate(OPENINGS[:batch])
     ]
     engine = Engine(model, config, policies or Policies(), clock=clock or CostClock(), draft=draft)
     return engine.run(requests)
@@ -138,13 +138,13 @@ def accepted_table(found: dict[float, list[int]]) -> str:
 # --- time on this machine -----------------------------------------------------------------------
 
 
-def timed(model: GPT, draft: Draft, batch: int, repeats: int = 3) -> dict[str, float]:
+def timed(model: GPT, draft: Draft, batch: int) -> dict[str, float]:
     """The speed-up of a batch by four draft tokens at temperature 1: measured now, and by 8.3.
 
-    The unit of time is one plain decode step. Of all steps, the 20th percentile counts.
+    The unit of time is one plain decode step. A step's time is the 20th percentile of all steps.
     """
     runs: dict[int, list[Trace]] = {0: [], _K: []}
-    for _ in range(repeats):  # in turns, so that a busy moment slows both
+    for _ in range(3):  # in turns, so that a busy moment slows both
         for drafts, traces in runs.items():
             traces.append(serve(model, draft, drafts, 1.0, batch, 40, WallClock()))
     decode_us, with_us = (_step_us(traces, drafts, batch) for drafts, traces in runs.items())
@@ -159,11 +159,11 @@ def timed(model: GPT, draft: Draft, batch: int, repeats: int = 3) -> dict[str, f
     }
 
 
-def _drafting_us(model: GPT, draft: Draft, batch: int, times: int = 10) -> float:
+def _drafting_us(model: GPT, draft: Draft, batch: int) -> float:
     """Microseconds that the draft tokens of one step take."""
-    requests = [Request(i, encode(text), 96) for i, text in enumerate(_OPENINGS[:batch])]
+    requests = [Request(i, encode(text), 96) for i, text in enumerate(OPENINGS[:batch])]
     clock, took = WallClock(), list[float]()
-    for seed in range(times):
+    for seed in range(10):
         begin_us = clock.now_us()
         for request in requests:
             propose(draft, request, _K, 1.0, seed, model.config.vocab_size)
@@ -179,7 +179,7 @@ def _step_us(traces: Sequence[Trace], k: int, batch: int) -> float:
 
 
 def timed_table(timings: dict[int, dict[str, float]]) -> str:
-    """Those figures by batch size; Markdown."""
+    """The figures of `timed` by batch size; Markdown."""
     rows = [
         f"| {batch} | {each['draft_cost']:.3f} | {each['verifying']:.2f} | {each['formula']:.2f} | "
         f"**{each['measured']:.2f}** |"
@@ -192,6 +192,7 @@ def timed_table(timings: dict[int, dict[str, float]]) -> str:
 # --- how far ahead ------------------------------------------------------------------------------
 
 MACHINES = {cost.name: cost for cost in (LARGE_GPU, SERVER_CPU)}
+_AHEAD = (0, 1, 2, 4, 6, 8)  # draft tokens
 
 
 def drafts_ahead(model: GPT, draft: Draft, policies: Policies) -> dict[str, dict[int, Trace]] | str:
@@ -235,9 +236,6 @@ def speedup_figure(runs: dict[str, dict[int, Trace]] | str, machine: str, name: 
     mark(axes, "no drafts", y=1)
     label_axes(axes, "draft tokens, k", "speed-up (times)")
     return Figure(drawing, question)
-
-
-_AHEAD = (0, 1, 2, 4, 6, 8)
 
 
 # --- on a large GPU -----------------------------------------------------------------------------

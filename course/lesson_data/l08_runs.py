@@ -12,16 +12,7 @@ from course.calling.jobs import RunError, run
 from course.lesson_data.l08_drafts import OPENING, chances, tally
 from course.lesson_data.texts import oracle, shown, whose_policies
 from course.saved_answers import LoadedPolicies
-from nanogpt import (
-    GPT,
-    Engine,
-    EngineConfig,
-    Request,
-    Trace,
-    decode,
-    encode,
-    load_model,
-)
+from nanogpt import GPT, Engine, EngineConfig, Request, Trace, decode, encode, load_model
 from nanogpt.speculative.drafting import Draft
 
 Rule = Callable[..., Any]
@@ -55,7 +46,7 @@ def run_report(
         verdict = "It is **not the reference's run**: step to the first difference."
     return (
         f"{whose_policies(attempts)} From earlier lessons: {earlier.sentence} {verdict}\n\n"
-        "| request | passes without drafts | with drafts | its text | the text |\n"
+        "| request | passes without drafts | with drafts | compared with the oracle | text |\n"
         f"|--:|--:|--:|:--|:--|\n{rows}\n\n"
         f"{len(plain.steps)} steps without drafts, {len(yours.steps)} with drafts."
     )
@@ -76,7 +67,7 @@ def _request_row(i: int, mine: Trace, plain: Trace, wanted: list[int]) -> str:
     verdict = (
         f"differs from character {same} on"
         if same is not None
-        else "equals the oracle's"
+        else "equal"
         if got == wanted
         else "stops early"
     )
@@ -91,26 +82,26 @@ _TIMES = 20_000
 
 
 def judged_often(
-    rejection_sample: Rule, p: Sequence[float], q: Sequence[float], times: int
+    rejection_sample: Rule, p: Sequence[float], q: Sequence[float]
 ) -> tuple[list[int], int]:
     """How often each token came out over random draft tokens, and how many were accepted."""
     rng, counts, kept = random.Random(8), [0] * len(p), 0
-    for token in rng.choices(range(len(q)), q, k=times):
+    for token in rng.choices(range(len(q)), q, k=_TIMES):
         accepted, drawn = rejection_sample(p, q, token, rng.random(), rng.random())
         counts[drawn] += 1
         kept += accepted
     return counts, kept
 
 
-def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft, names: int = 5) -> str:
+def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft) -> str:
     """How often each token comes out at one position, beside p, in standard errors; Markdown."""
     p, q = chances(model, draft, _PLACE)
     try:
-        counts, kept = run(judged_often, rule, p, q, _TIMES)
+        counts, kept = run(judged_often, rule, p, q)
     except RunError:
         return f"It cannot be counted with {whose}; its check says why."
     rows: list[str] = []
-    for token in sorted(range(len(p)), key=lambda token: -max(p[token], q[token]))[:names]:
+    for token in sorted(range(len(p)), key=lambda token: -max(p[token], q[token]))[:5]:
         share = counts[token] / _TIMES
         error = (p[token] * (1 - p[token]) / _TIMES) ** 0.5
         off = abs(share - p[token]) / error if error else float(share > 0) * 99

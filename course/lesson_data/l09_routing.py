@@ -39,17 +39,17 @@ _ROOMY = FleetConfig(  # KV for all of them, so that only the routing decides
 )
 
 
-def one_system_prompt(seed: int = 0, gap_us: int = 5000) -> Workload:
+def one_system_prompt() -> Workload:
     """150 requests with a common prefix of 600 tokens; the first arrives 30 ms early."""
-    draw = random.Random(f"one system prompt, {seed}")
+    draw = random.Random("one system prompt, 0")
     opening, now_us = draw.randbytes(600), 0
     requests: list[FleetRequest] = []
     for number in range(150):
         prompt = tuple(opening + draw.randbytes(draw.randint(200, 400)))
         new_tokens = draw.randint(5, 30)
         requests.append(FleetRequest(number, now_us, prompt, new_tokens, 5, now_us + 300_000))
-        now_us += round(draw.expovariate(1 / gap_us)) if number else 30_000
-    return Workload(tuple(requests), seed)
+        now_us += round(draw.expovariate(1 / 5000)) if number else 30_000
+    return Workload(tuple(requests))
 
 
 def routed(routing: str, **policies: Any) -> Serving:

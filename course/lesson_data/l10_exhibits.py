@@ -68,7 +68,7 @@ def sent_twice(stream_delta: Rule) -> str:
     return head + "\n".join(rows) + served.failures
 
 
-# --- B: freed under a step ------------------------------------------------------------------------
+# --- B: freed during a step -----------------------------------------------------------------------
 
 
 class DisconnectInMidStep(PackedExecutor):
@@ -83,7 +83,7 @@ class DisconnectInMidStep(PackedExecutor):
         self.leaving: list[int] = []
 
     def execute(self, rows: Any) -> Any:
-        """The rows' logits; once, what the policy removes is aborted at once."""
+        """The rows' logits; in the sixth forward, abort the requests that the policy removes."""
         self.num_forwards += 1
         if self.num_forwards == 6:
             running = {i: each.num_computed_tokens for i, each in self._made.requests.items()}

@@ -214,7 +214,7 @@ def contest_table(rounds: Sequence[Round], earlier: LoadedPolicies) -> str:
 def contest_chart(rounds: Sequence[Round]) -> Figure:
     """SLOs met by each entry, below the bound: as many workloads as a slide has room for."""
     two = [each for each in rounds if each.workload in ("documents", "urgent")]
-    return contest_scores(two, "The contest: promises kept in two of the four")
+    return contest_scores(two, "The contest: SLOs met in two of the four workloads")
 
 
 def card_table(earlier: LoadedPolicies, name: str = "urgent") -> str:

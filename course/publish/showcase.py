@@ -1,6 +1,5 @@
-"""What the home page and the README's picture show: real answers to lesson 1, checked and run."""
+"""What the home page and the README's picture show: two answers to exercise 1.4, and their runs."""
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -12,58 +11,47 @@ from nanogpt import Engine, EngineConfig, Policies, Trace, load_model
 from nanogpt.clock import LARGE_GPU, CostClock
 from widgets import Prediction, Timeline
 
-FORGETFUL = '''def chunk_size(budget, num_decodes, remaining):
-    """How many prompt tokens fit into this step."""
-    return min(budget, remaining)
-'''
-"""An answer that forgets the decodes."""
-
-
-def newest_first(
-    decodes: Sequence[int],
-    prefilling: Sequence[tuple[int, int]],
-    waiting: Sequence[tuple[int, int]],
-    budget: int,
-) -> list[tuple[int, int]]:
-    """A learner's plan: legal, and the last to come is served first."""
-    plan = [(request_id, 1) for request_id in decodes[:budget]]
-    for request_id, remaining in [*waiting, *prefilling]:
-        n = min(budget - sum(tokens for _, tokens in plan), remaining)
-        plan += [(request_id, n)] if n > 0 else []
+FIX = " - len(plan)"
+"""What the wrong answer lacks."""
+RIGHT = f"""def plan_step(decodes, prefilling, waiting, token_budget):
+    plan = [(request, 1) for request in decodes[:token_budget]]
+    left = token_budget{FIX}
+    for request, remaining in prefilling + waiting:
+        n = min(left, remaining)
+        if n > 0:
+            plan.append((request, n))
+            left -= n
     return plan
+"""
+WRONG = RIGHT.replace(FIX, "")
+"""An answer that forgets that decodes use the budget too."""
+
+
+def _answer(source: str) -> Any:
+    names: dict[str, Any] = {}
+    exec(source, names)
+    return names["plan_step"]
+
+
+def report(source: str) -> Report:
+    """What the check says of an answer."""
+    return exercise("l01.plan_step").check(_answer(source))
 
 
 @cache
-def runs() -> tuple[Trace, Trace]:
-    """Six requests on the trained model by that plan, and by the reference."""
+def run(source: str) -> Trace:
+    """Six requests on the trained model, planned by an answer."""
     model = load_model().double()  # in float64 rounding can flip no token
     limits = EngineConfig(token_budget=32, temperature=0.8, seed=1)
-    yours, reference = (
-        Engine(model, limits, policies, clock=CostClock(LARGE_GPU)).run(six_requests())
-        for policies in (Policies(plan_step=newest_first), Policies())
-    )
-    return yours, reference
-
-
-def first_difference(yours: Trace, reference: Trace) -> int:
-    """The first step in which the two did not do the same work."""
-    pairs = zip(yours.steps, reference.steps, strict=False)
-    return next(at for at, (mine, theirs) in enumerate(pairs) if mine.work != theirs.work)
-
-
-def report() -> Report:
-    """What the check says of the forgetful answer."""
-    names: dict[str, Any] = {}
-    exec(FORGETFUL, names)
-    return exercise("l01.chunk_size").check(names["chunk_size"])
+    policies = Policies(plan_step=_answer(source))
+    return Engine(model, limits, policies, clock=CostClock(LARGE_GPU)).run(six_requests())
 
 
 def timeline() -> Timeline:
-    """The two runs, as a lesson shows them."""
-    yours, reference = runs()
+    """The wrong answer's run beside the right one's, as a lesson shows them."""
     return Timeline(
-        yours.to_json(),
-        reference.to_json(),
+        run(WRONG).to_json(),
+        run(RIGHT).to_json(),
         yours=True,
         title="Six requests, times modelled on a large GPU",
         question="Which request computes how many tokens in which step?",

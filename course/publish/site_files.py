@@ -62,7 +62,7 @@ def _read_lessons(*, solutions: bool) -> list[Page]:
 
 def _home() -> Page:
     reader = Reader("home")
-    for shown in (showcase.prediction(), showcase.timeline(), showcase.report()):
+    for shown in (showcase.prediction(), showcase.timeline(), showcase.report(showcase.WRONG)):
         reader.output(shown)
     return Page("index", "Serving NanoGPT", reader.blocks)
 
@@ -80,7 +80,7 @@ def _write_pages(folder: Path, pages: Sequence[Page], home: Page) -> None:
     listed = [(lesson, page.steppers) for lesson, page in by_lesson]
     files["steppers.html"] = site_pages.steppers_page(listed)
     replay = REPLAY.read_text("utf-8")
-    files["index.html"] = site_pages.home_page(home, showcase.FORGETFUL, replay)
+    files["index.html"] = site_pages.home_page(home, showcase.WRONG, replay)
     for name, html in files.items():
         (folder / name).write_text(html, encoding="utf-8")
 

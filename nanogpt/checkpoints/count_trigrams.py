@@ -17,11 +17,14 @@ from nanogpt.speculative.trigram import SHIPPED_COUNTS, count_trigrams, save_cou
 
 def main() -> None:
     """Parse the command line, count and write."""
-    parser = argparse.ArgumentParser(description="Counts the trigrams of Tiny Shakespeare.")
-    parser.add_argument("--corpus", type=Path, help=CORPUS_HELP)
-    parser.add_argument(
-        "--out", type=Path, default=SHIPPED_COUNTS, help="default: the shipped file"
+    parser = argparse.ArgumentParser(
+        "python -m nanogpt.checkpoints.count_trigrams",
+        description="Counts the trigrams of Tiny Shakespeare.",
+        allow_abbrev=False,
     )
+    parser.add_argument("--corpus", type=Path, help=CORPUS_HELP)
+    text = "file for the counts (default: the shipped file)"
+    parser.add_argument("--out", type=Path, default=SHIPPED_COUNTS, help=text)
     options = parser.parse_args()
     try:
         tokens = torch.tensor(encode(read_corpus(options.corpus)))  # (N,)

@@ -29,7 +29,7 @@ CORPUS_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 )
 CORPUS_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-CORPUS_HELP = "input.txt (left out: it is downloaded)"
+CORPUS_HELP = "Tiny Shakespeare's input.txt (default: it is downloaded)"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,12 +192,20 @@ def main() -> None:
     """Parse the command line and train, resuming when a state file is there."""
     usual, out = TrainConfig(), Path("shakespeare.safetensors")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    parser = argparse.ArgumentParser(description="Trains the shipped nanoGPT on Tiny Shakespeare.")
+    parser = argparse.ArgumentParser(
+        "python -m nanogpt.checkpoints.train",
+        description="Trains the shipped nanoGPT on Tiny Shakespeare.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--corpus", type=Path, help=CORPUS_HELP)
-    parser.add_argument("--out", type=Path, default=out, help="the weights (default %(default)s)")
-    parser.add_argument("--steps", type=int, default=usual.steps, help="(default %(default)s)")
-    parser.add_argument("--seed", type=int, default=usual.seed, help="of weights and batches")
-    parser.add_argument("--device", default=device, help="of torch (default %(default)s)")
+    for option, default, text in (
+        ("--out", out, "file for the weights"),
+        ("--steps", usual.steps, "training steps"),
+        ("--seed", usual.seed, "seed of the weights and batches"),
+        ("--device", device, "torch device"),
+    ):
+        text = f"{text} (default: %(default)s)"
+        parser.add_argument(option, type=type(default), default=default, help=text)
     options = parser.parse_args()
     if not options.out.parent.is_dir():
         parser.error(f"--out is {options.out}; there is no folder {options.out.parent}")

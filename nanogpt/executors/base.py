@@ -73,9 +73,11 @@ def logits_indices(rows: Sequence[Row], order: Sequence[int]) -> list[int]:
 
 def forward_record(rows: Sequence[Row], cache: KVStore, computed_tokens: int) -> ForwardRecord:
     """Count what one model call over `rows` did."""
-    return ForwardRecord(
-        useful_tokens=sum(len(row.input_ids) for row in rows),
-        prefill_tokens=sum(len(row.input_ids) for row in rows if not row.is_decode),
-        computed_tokens=computed_tokens,
-        context_tokens=sum(cache.length(row.request_id) + len(row.input_ids) for row in rows),
-    )
+    useful = prefill = context = 0
+    for row in rows:
+        num_tokens = len(row.input_ids)
+        useful += num_tokens
+        context += cache.length(row.request_id) + num_tokens
+        if not row.is_decode:
+            prefill += num_tokens
+    return ForwardRecord(useful, prefill, computed_tokens, context)

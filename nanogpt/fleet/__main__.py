@@ -46,7 +46,7 @@ _NUMBERS: tuple[tuple[str, type, float, float, float | None, str], ...] = (
     ("--seed", int, 0, 10**9, 42, "the load's (first) seed"),
     ("--repeats", int, 1, 100, 1, "seeds; from 2 on, paired differences with 95 %% intervals"),
     ("--jobs", int, 1, 64, min(os.cpu_count() or 1, 64), "processes for --repeats"),
-    ("--speed", float, 0.01, 1000, None, "virtual seconds per second; None: as fast as it goes"),
+    ("--speed", float, 0.01, 1000, None, "virtual seconds per second; None: as fast as possible"),
 )
 """(option, type, least, most, default, help) of each option that is a number."""
 
@@ -84,22 +84,22 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     for option, kind, least, most, default, text in _NUMBERS:
-        limits = f"({least:g} to {most:g}; default %(default)s)"
+        limits = f"({least:g} to {most:g}; default: %(default)s)"
         parser.add_argument(
             option, type=kind, default=default, metavar="N", help=f"{text} {limits}"
         )
     parser.add_argument(
         "--scenario", choices=get_args(workload.Scenario), default="steady",
         help="the load: steady at --rps; burst, 5 requests/s, then 200 for 5 s, then 5; "
-        "mixed_priority, 30, then 80 for 10 s, then 30 (default %(default)s)",
+        "mixed_priority, 30, then 80 for 10 s, then 30 (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--policy", choices=PRESETS, default="adaptive", help="the rules (default %(default)s)"
+        "--policy", choices=PRESETS, default="adaptive", help="the rules (default: %(default)s)"
     )
     parser.add_argument(
         "--cost", choices=COSTS, default="source",
         help="what a pass costs: the source's formulas, a decode of a batch of B taking 0.05 + "
-        "0.1 B ms, or calibrated, derived for a real GPU (default %(default)s)",
+        "0.1 B ms, or calibrated, derived for a real GPU (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--compare-fifo", action="store_true",

@@ -8,7 +8,7 @@
 
 The loop is the engine's own. What is added: requests come in through an inbox, with the time that
 they were promised; the executor's pass may be left; an aborted step is rolled back and recorded as
-a step without work; a suspended pass sleeps inside its step, while the candidate's steps run.
+a step without work; a suspended pass waits inside its step while the candidate's steps run.
 """
 
 import time

@@ -88,31 +88,32 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="where to listen; the default is only this machine")
-    add("--port", type=int, default=8000, help="where to listen")
+    add("--host", default="127.0.0.1", help="address to listen on; 127.0.0.1 is only this machine")
+    add("--port", type=int, default=8000, help="port to listen on")
     add("--model", type=Path, help="safetensors of a character model, or a folder with a GPT-2 in "
         "Hugging Face's form and its tokenizer; None is the shipped model")  # fmt: skip
     add("--model-name", default=usual.model_name, help="the name that clients give")
     add("--threads", type=int, default=1, help="threads that torch computes with")
-    add("--token-budget", type=int, default=64, help="tokens that a step may compute")
-    add("--max-batch-size", type=int, default=32, help="requests that run at once")
-    add("--max-kv-tokens", type=int, help="KV tokens of all requests; None is a context for each")
+    add("--token-budget", type=int, default=64, help="most tokens computed in a step")
+    add("--max-batch-size", type=int, default=32, help="most requests in a step")
+    add("--max-kv-tokens", type=int, help="KV tokens of all requests; None: a context for each")
     add("--policy", choices=("fcfs", "priority", "deadline"), default="fcfs", help="order: by "
         "arrival, by X-Priority (smallest first), by X-SLO-TTFT-MS (earliest first)")  # fmt: skip
-    add("--temperature", type=float, default=1.0, help="of requests that name none")
-    add("--num-draft-tokens", type=int, default=0, help="drafts for each decode; above temperature "
-        "0 a seed then fixes the distribution of a text and not the text")  # fmt: skip
-    add("--block-size", type=int, default=16, help="tokens of a block of K/V; 0 is a slot for each "
+    add("--temperature", type=float, default=1.0, help="temperature of requests that name none")
+    add("--num-draft-tokens", type=int, default=0, help="draft tokens for each decode; above "
+        "temperature 0 a seed then fixes the distribution of a text and not the text")  # fmt: skip
+    add("--block-size", type=int, default=16, help="tokens in a block of K/V; 0: a slot for each "
         "request")  # fmt: skip
     add("--share-prefixes", choices=("yes", "no"), default="yes", help="whether requests with the "
         "same beginning share blocks")  # fmt: skip
-    add("--max-requests", type=int, default=usual.max_requests, help="requests that may be "
-        "unfinished at once; one more is answered by 429")  # fmt: skip
-    add("--max-body-kib", type=int, default=usual.max_body_bytes // 1024, help="of a request")
-    add("--stream-interval-ms", type=int, default=usual.stream_interval_ms, help="least time "
-        "between two events of a stream; 0 sends an event for each step")  # fmt: skip
-    add("--shutdown-s", type=int, default=usual.shutdown_s, help="seconds for unfinished requests "
-        "after SIGTERM")  # fmt: skip
+    add("--max-requests", type=int, default=usual.max_requests, help="most unfinished requests; "
+        "one more is answered with 429")  # fmt: skip
+    add("--max-body-kib", type=int, default=usual.max_body_bytes // 1024, help="largest "
+        "body of a request, in KiB")  # fmt: skip
+    add("--stream-interval-ms", type=int, default=usual.stream_interval_ms, help="least ms "
+        "between two events of a stream; 0: an event for each step")  # fmt: skip
+    add("--shutdown-s", type=int, default=usual.shutdown_s, help="seconds that unfinished "
+        "requests have after SIGTERM")  # fmt: skip
     return parser
 
 

@@ -30,11 +30,13 @@ OnDisconnect: TypeAlias = Callable[[ServerState, int], ServerState]
 
 
 def admission_control(queue: QueueView, limits: AdmissionLimits, request: NewRequest) -> Verdict:
-    """Whether to admit a request: "accept", or an HTTP status and after how many seconds to retry.
+    """Admit a request ("accept"), or return an HTTP status and after how many seconds to retry.
 
-    A request that can never fit is refused for good (400), whatever the queue; a closing server
-    names no time (503). Otherwise a place becomes free when the first running request is done
-    (429); running requests share the throughput evenly.
+    - 400, None: the request exceeds a limit, so it would not fit into an empty server either.
+    - 503, None: the server is shutting down.
+    - 429, seconds: `max_requests` requests are running or waiting. The seconds are an estimate of
+      when the running request with the fewest tokens left will finish, if all running requests
+      share the throughput evenly: at least 1 and at most `max_retry_s`.
     """
     num_kv_tokens = request.num_prompt_tokens + request.max_new_tokens - 1  # the last has no K/V
     if request.num_prompt_tokens > limits.max_prompt_tokens:
@@ -52,7 +54,7 @@ def admission_control(queue: QueueView, limits: AdmissionLimits, request: NewReq
 
 
 def stream_delta(committed: Sequence[bytes], sent: int, is_done: bool) -> list[str]:
-    """The events to send now: one with all new text, or none.
+    """Return the events to send now: one with all new text, or none.
 
     `committed` are the bytes of each token so far, and `sent` characters have been sent. The bytes
     of an unfinished character are held back until `is_done`.
@@ -63,7 +65,7 @@ def stream_delta(committed: Sequence[bytes], sent: int, is_done: bool) -> list[s
 
 
 def on_disconnect(state: ServerState, request_id: int) -> ServerState:
-    """The state after the client of a request has left.
+    """Return the state after the client of a request has disconnected.
 
     A step reads the K/V of all running requests, so K/V is freed only between two steps.
     """

@@ -6,5 +6,5 @@
     prefill_simulation, slo_record      a prefill engine under load, and the result of a run
 
 `python -m nanogpt.slo` makes the table. Times are integer microseconds (`_us`), lengths are
-tokens; `a` is microseconds per token, `c` microseconds per pass.
+tokens; a prefill of n tokens is predicted to take a * n + c microseconds.
 """

@@ -57,14 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rates", type=rates, default="2,4,6,8,10", metavar="X,X",
-        help="requests per second (different ones, 0.1 to 50; default %(default)s)",
+        help="requests per second (different ones, 0.1 to 50; default: %(default)s)",
     )  # fmt: skip
     for option, least, most, default, text in _NUMBERS:
-        text = f"{text} ({least} to {most}; default %(default)s)"
+        text = f"{text} ({least} to {most}; default: %(default)s)"
         parser.add_argument(option, type=int, default=default, metavar="N", help=text)
     commands = parser.add_subparsers(dest="command", metavar="command")
     text = "fit the predictor to a file of measured prefills"
-    fitting = commands.add_parser("fit", help=text, allow_abbrev=False, parents=[output])
+    fitting = commands.add_parser(
+        "fit", help=text, description=f"{text.capitalize()}.", allow_abbrev=False, parents=[output]
+    )
     fitting.add_argument("file", type=Path, help="lines of tokens,microseconds")
     fitting.add_argument("--cubic", action="store_true", help="a cubic instead of a line")
     return parser
@@ -113,7 +115,7 @@ def ladder(arguments: argparse.Namespace) -> int:
         lambda: attainment_by_load(
             [cell for cell in table if cell.variant in in_ladder],
             title,
-            f"modelled: {POST_COST.name}; bars are 95 % intervals",
+            f"modelled: {POST_COST.model.name}; bars are 95 % intervals",
         ),
     )
     if stopped:
@@ -123,9 +125,11 @@ def ladder(arguments: argparse.Namespace) -> int:
 
 
 def _as_text(arguments: argparse.Namespace, table: Sequence[slo_table.Cell]) -> str:
+    cost = POST_COST.model
     text = (
-        f"Modelled: {POST_COST.name}, {POST_COST.a_us / 1000:.6f} ms per token and "
-        f"{POST_COST.c_us / 1000:.3f} ms per pass; {arguments.seconds} s of arrivals, "
+        f"Modelled: {cost.name}, {cost.token_us / 1000:.6f} ms per token, at least "
+        f"{cost.floor_us / 1000:.3f} ms, and {cost.fixed_us / 1000:.3f} ms per pass, "
+        f"{POST_COST.request_us / 1000:.3f} ms per request; {arguments.seconds} s of arrivals, "
         f"{arguments.trials} paired seeds from {arguments.seed}.\n\n{slo_table.render(table)}\n"
     )
     unsure, of_all = slo_table.in_the_noise(table)

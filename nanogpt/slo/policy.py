@@ -1,7 +1,7 @@
 """The decisions of SLO-aware prefill as pure functions: scores, preemption, batches.
 
-Times are integer microseconds, scores are per millisecond. `a` is microseconds per token, `c`
-microseconds per pass.
+Times are integer microseconds, scores are per millisecond. A prefill of n tokens is predicted to
+take a * n + c microseconds.
 Source: the SLO post, and FlowPrefill (arXiv 2602.16603) for the batching.
 """
 
@@ -30,7 +30,7 @@ BATCH_GUARD = 0.1
 
 
 def predict(tokens: int, a: float, c: float) -> int:
-    """Microseconds of a pass over so many tokens; 0 for no token."""
+    """The predicted microseconds of a prefill of so many tokens; 0 for no token."""
     return round(a * tokens + c) if tokens > 0 else 0
 
 

@@ -1,7 +1,7 @@
 """A prefill engine under load, event by event: whole-prompt passes, a monitor, preemption.
 
-Every decision is `nanogpt.slo.policy`'s; this module keeps the queue and the time. A request is
-done when its pass ends: that is its first token. A pass's time is spread evenly over its layers.
+Every decision is `nanogpt.slo.policy`'s; this module keeps the queue and the time. A request has
+its first token once its pass has ended and the cost's `request_us` have passed.
 """
 
 import dataclasses
@@ -18,7 +18,6 @@ from nanogpt.slo.policy import (
     MARGIN,
     by_urgency,
     done_in,
-    predict,
     refuses_preemption,
     slept_enough,
     slo_batch,
@@ -181,7 +180,8 @@ class _Simulation:
             self.decisions.append(decision)
         if decision is None or decision.refused:
             self.now_us = start_us + running.remaining_us
-            self.first_token_us.update(dict.fromkeys(running.ids, self.now_us))
+            first_us = self.now_us + self.cost.request_us
+            self.first_token_us.update(dict.fromkeys(running.ids, first_us))
             chosen, last_layer, ending = None, self.cost.num_layers, "finished"
         else:
             self.now_us = decision.left_us
@@ -207,8 +207,7 @@ class _Simulation:
         ids = self.batch([each for each in views if self.suspended_pass(each.id) is None])
         self.waiting = [each for each in self.waiting if each not in ids]
         tokens = sum(self.by_id[each].tokens for each in ids)
-        total_us = predict(tokens, self.cost.a_us, self.cost.c_us)
-        return _Pass(tuple(ids), tokens, total_us, self.cost.num_layers)
+        return _Pass(tuple(ids), tokens, self.cost.pass_us(tokens), self.cost.num_layers)
 
     def wake(self, suspended: _Pass) -> _Pass:
         self.suspended.remove(suspended)

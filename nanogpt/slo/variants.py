@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from nanogpt.clock import CostModel
 from nanogpt.slo.load import Arrival, PrefillCost
 from nanogpt.slo.slo_record import Variant
 
@@ -34,7 +35,13 @@ BATCHED_AGGRESSIVE = dataclasses.replace(
 
 WITHOUT_A_RULE = (BATCHED_WITHOUT_RULE_1, BATCHED_AGGRESSIVE)
 
-ROUND_COST = PrefillCost("round numbers", True, 100.0, 10_000.0, 10)
+ROUND_COST = PrefillCost(
+    CostModel(
+        "round numbers", modelled=True,
+        fixed_us=10_000, floor_us=0, token_us=100, context_us=0, prompt_scale=1,
+    ),
+    num_layers=10,
+)  # fmt: skip
 """0.1 ms per token, 10 ms per pass, 10 layers."""
 
 

@@ -39,25 +39,16 @@ def with_sdpa(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor)
     return out.reshape(q.shape), k_all, v_all
 
 
-def by_hand(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Tensors:
-    k_all = torch.stack([*k_cache, *k])  # (S + 1, D)
-    v_all = torch.stack([*v_cache, *v])  # (S + 1, D)
-    scores = (k_all * q).sum(1) / q.shape[1] ** 0.5  # (S + 1,)
-    weights = torch.exp(scores)  # (S + 1,)
-    out = (weights / weights.sum() * v_all.T).sum(1)  # (D,)
-    return out.unsqueeze(0), k_all, v_all
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Of q (1, D) over k and v (S, D)."""
+    """The attention of q (1, D) over k and v (S, D)."""
     return (q @ k.T / q.shape[-1] ** 0.5).softmax(-1) @ v  # (1, D)
 
 
 def attending(out: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[..., Tensors]:
-    """Right caches, and such an output of the query and both caches as they have grown."""
+    """The right caches, and another output, computed from the query and the grown caches."""
 
     def answer(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Tensors:
         k_all, v_all = torch.cat([k_cache, k]), torch.cat([v_cache, v])  # (S + 1, D)
@@ -67,7 +58,7 @@ def attending(out: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[..., 
 
 
 def keeping(caches: Callable[[Tensor, Tensor, Tensor, Tensor], Tensors]) -> Callable[..., Tensors]:
-    """A right output, and such caches."""
+    """The right output, and other caches."""
     return lambda q, k_cache, v_cache, k, v: (
         cached_attention(q, k_cache, v_cache, k, v)[0],
         *caches(k_cache, v_cache, k, v),
@@ -160,7 +151,7 @@ def close(got: Tensor, wanted: Tensor) -> bool:
 
 
 def look_at(index: int, name: str, idea: str) -> Look:
-    """The grown caches first, then the output."""
+    """Judge one of the three tensors."""
     return Look(
         matters=lambda value, args: value[index],
         mistakes=CACHES if index else OUTPUTS,
@@ -171,13 +162,13 @@ def look_at(index: int, name: str, idea: str) -> Look:
 
 
 def draw_tensors(name: str, args: Tensors) -> str:
-    """The five tensors, a line each."""
+    """The five tensors, one line each."""
     names = ("q", "k_cache", "v_cache", "k", "v")
     return "\n".join(f"{each} = {written(cells)}" for each, cells in zip(names, args, strict=True))
 
 
 def wanted_and_got(name: str, wanted: Tensor, got: Tensor) -> Rows:
-    """Both, to more digits where few do not tell them apart."""
+    """Both tensors, with more digits if four do not tell them apart."""
     digits = 4 if written(wanted) != written(got) else 12
     rows = (("expected", wanted), ("got", got))
     return tuple((row, f"{name} = {written(each, digits)}") for row, each in rows)
@@ -246,7 +237,7 @@ EXERCISE = Exercise(
         "the scores as weights on the values. Write down each shape: (S + 1, D), (1, S + 1), "
         "(1, D).",
     ),
-    right=(cached_attention, with_sdpa, by_hand),
+    right=(cached_attention, with_sdpa),
     misconceptions=(*FORMS, *CACHES, *OUTPUTS, IN_PLACE),
     checks=(
         ("two tokens", JUDGE.on(qkv(random.Random(0), 1, 4))),

@@ -55,29 +55,18 @@ def by_growing_the_batch(
     return kv_tokens, batch_size, batch_size / step_us(batch_size) * 10**6
 
 
-def by_dividing_times(
-    gpu: int, weights: int, kv: int, speed: int, token_us: int, prompt: int, output: int, limit: int
-) -> tuple[int, int, float]:
-    kv_tokens = math.floor((gpu - weights) / kv)
-    weights_us, request_us = weights / speed, (prompt + output) * kv / speed
-    room, time = kv_tokens / (prompt + output), (limit - weights_us) / request_us + 1e-9
-    batch = max(0, math.floor(min(room, time, limit / token_us)))
-    per_us = batch / max(weights_us + batch * request_us, batch * token_us)
-    return kv_tokens, batch, per_us * 10**6
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
 def longer(weights_us: float, kv_us: float, arithmetic_us: float) -> float:
-    """What a step takes."""
+    """The right time of a step."""
     return max(weights_us + kv_us, arithmetic_us)
 
 
 def served(
     step: Callable[[float, float, float], float], args: Args, *, limited: bool = True
 ) -> tuple[int, int, float]:
-    """The batch grown under such a rule for the time of a step, and under no limit of time."""
+    """The right answer, with another time of a step, and perhaps without an ITL limit."""
     gpu, weights, kv, speed, token_us, prompt, output, limit = args
     kv_tokens, length = (gpu - weights) // kv, prompt + output
 
@@ -217,7 +206,7 @@ EXERCISE = Exercise(
             "All arguments are at least 1. A GPU has `gpu_bytes` of memory, more than the "
             "`weight_bytes` of the model. Each token in the cache needs `kv_bytes_per_token`.",
             "Every request has `prompt_len` prompt tokens and generates `output_len` tokens. "
-            "Reserve room for all of them from the start, so that every request can finish.",
+            "Reserve room for all its tokens from the start, so that it can finish.",
             "A decode step reads the weights once and all the K/V that its requests have reserved, "
             "at `bytes_per_us`. Meanwhile it computes one token for each request, at `token_us` "
             "each. Overhead is left out.",
@@ -245,7 +234,7 @@ EXERCISE = Exercise(
         "memory and the step stays within the limit. The tokens per second are the batch size over "
         "the time of its step, in seconds.",
     ),
-    right=(capacity, by_growing_the_batch, by_dividing_times),
+    right=(capacity, by_growing_the_batch),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("memory decides", on((1000, 400, 4, 100, 1, 20, 5, 50), (499, 400, 2, 50, 1, 3, 2, 40))),

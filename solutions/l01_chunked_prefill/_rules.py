@@ -1,4 +1,4 @@
-"""Judging the plan of a step: the arguments of plan_step, the rules, and the first broken one."""
+"""Judging the plan of a step by the rules of the task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from course.calling.errors import shortened
 from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import a_kind
 from course.format_values import show, show_call
-from course.harness import Failure, Rows, returned_nothing
+from course.harness import Ask, Failure, returned_nothing
 
 Pairs = list[tuple[int, int]]
 Broken: TypeAlias = tuple[str, str]
@@ -34,6 +34,11 @@ class Snapshot:
         """The requests of `prefilling`, then those of `waiting`."""
         return [*self.prefilling, *self.waiting]
 
+    @property
+    def limits(self) -> dict[int, int]:
+        """The most tokens that each request can use."""
+        return dict.fromkeys(self.decodes, 1) | dict(self.prompts)
+
 
 def fill(queue: Sequence[tuple[int, int]], left: int) -> Pairs:
     """Serve (id, most tokens) pairs in order from `left` tokens."""
@@ -50,9 +55,23 @@ def best(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> 
     return fill([(request_id, 1) for request_id in decodes] + prefilling + waiting, budget)
 
 
-def judge_plan(snapshot: Snapshot, plan: Any) -> Broken | None:
+def judge_step(ask: Ask, snapshot: Snapshot) -> tuple[Any, Failure | None]:
+    """Ask for the plan of this step. Returns the plan, and the first broken rule as a failure."""
+    plan = plain_plan(ask(*snapshot.args))
+    broken = broken_rule(snapshot, plan)
+    if broken is None:
+        return plan, None
+    key, sentence = broken
+    rows = (
+        ("input", show_call("plan_step", snapshot.args)),
+        ("expected", f"{best(*snapshot.args)} (in any order)"),
+        ("got", show(plan)),
+    )
+    return plan, Failure(sentence, rows, key or None)
+
+
+def broken_rule(snapshot: Snapshot, plan: Any) -> Broken | None:
     """The first rule that the plan breaks: entries, budget, decodes, order, nothing unused."""
-    plan = plain_plan(plan)
     broken = bad_entry(snapshot, plan)
     if broken:
         return broken
@@ -60,21 +79,8 @@ def judge_plan(snapshot: Snapshot, plan: Any) -> Broken | None:
     return next(filter(None, (rule(snapshot, dict(plan)) for rule in rules)), None)
 
 
-def rows(snapshot: Snapshot, plan: Any) -> Rows:
-    return (
-        ("input", show_call("plan_step", snapshot.args)),
-        ("expected", f"{best(*snapshot.args)} (in any order)"),
-        ("got", show(plan)),
-    )
-
-
-def failure(snapshot: Snapshot, plan: Any, broken: Broken, before: Rows = ()) -> Failure:
-    key, sentence = broken
-    return Failure(sentence, before + rows(snapshot, plan), key or None)
-
-
 def plain_plan(plan: Any) -> Any:
-    """The plan as a list of pairs of ints if its types can stand for these; else itself."""
+    """The plan as a list of pairs of ints, where its values can be read as such."""
     entries = as_items(plan)
     return plan if entries is None else [plain_entry(entry) for entry in entries]
 
@@ -102,21 +108,21 @@ def bad_entry(snapshot: Snapshot, plan: Any) -> Broken | None:
         return "", returned_nothing("plan_step")
     if type(plan) is not list:
         return "", f"{pairs}; this is {a_kind(plan)}."
-    limits = dict.fromkeys(snapshot.decodes, 1) | dict(snapshot.prompts)
     seen: set[int] = set()
     for entry in plan:
         if not is_pair(entry):
             return "", f"{pairs}; one entry is {shortened(show(entry), 60)}."
         request_id, n = entry
-        if request_id not in limits:
+        most = snapshot.limits.get(request_id)
+        if most is None:
             return "", f"Request {request_id} is in none of the three lists of this call."
         if request_id in seen:
             return "", f"Request {request_id} is listed twice: give it all its tokens in one entry."
         if n < 1:
             return "", f"Request {request_id} gets {n} tokens: leave out a request that gets none."
-        if n > limits[request_id]:
+        if n > most:
             return "beyond_remaining", (
-                f"Request {request_id} gets {tokens(n)} but can use only {limits[request_id]}: "
+                f"Request {request_id} gets {tokens(n)} but can use only {most}: "
                 "stop at the end of its prompt."
             )
         seen.add(request_id)

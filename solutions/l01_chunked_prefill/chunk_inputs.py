@@ -33,12 +33,6 @@ def by_loop(tokens: list[int], computed: int, scheduled: int) -> Inputs:
     return ids, positions, positions[-1] + 1 == len(tokens)
 
 
-def by_enumerating(tokens: list[int], computed: int, scheduled: int) -> Inputs:
-    chunk = list(enumerate(tokens))[computed:][:scheduled]
-    left = tokens[computed + scheduled :]
-    return [token for _, token in chunk], [position for position, _ in chunk], not left
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -207,7 +201,7 @@ EXERCISE = Exercise(
         "Use a slice for the ids and a range with the same two ends for the positions. For "
         "`sample`, compare the second end with the length of the text.",
     ),
-    right=(chunk_inputs, by_loop, by_enumerating),
+    right=(chunk_inputs, by_loop),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a prompt in one chunk", JUDGE.on(([5, 3, 8], 0, 3), ([6], 0, 1))),

@@ -31,13 +31,6 @@ def with_tril(context_len: int, scheduled: int) -> Tensor:
     )
 
 
-def row_by_row(context_len: int, scheduled: int) -> Tensor:
-    mask = torch.zeros(scheduled, context_len + scheduled, dtype=torch.bool)
-    for t in range(scheduled):
-        mask[t, : context_len + t + 1] = True
-    return mask
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -173,7 +166,7 @@ EXERCISE = Exercise(
         "There are two ways: compare a column of the queries' positions with a row of the keys' "
         "positions, or move the diagonal of torch.tril. By how much?",
     ),
-    right=(chunk_mask, with_tril, row_by_row),
+    right=(chunk_mask, with_tril),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("the first chunk of a prompt", JUDGE.on((0, 3), (0, 1))),

@@ -1,6 +1,5 @@
 """Exercise 1.4: the plan of a step."""
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -43,31 +42,18 @@ def token_by_token(
     return list(counts.items())
 
 
-def with_queues(decodes: list[int], prefilling: Pairs, waiting: Pairs, token_budget: int) -> Pairs:
-    plan: Pairs = []
-    decoding, prompts = deque(decodes), deque(prefilling + waiting)  # copies
-    while token_budget > 0 and (decoding or prompts):
-        if decoding:
-            request_id, n = decoding.popleft(), 1
-        else:
-            request_id, n = prompts.popleft()
-        plan.append((request_id, min(n, token_budget)))
-        token_budget -= n
-    return plan
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
 def serving(queue: Callable[[Pairs, Pairs, Pairs], Pairs]) -> Callable[..., Pairs]:
-    """Plans that serve such a queue of (id, most tokens) pairs, as far as the budget goes."""
+    """Plans that serve another queue of (id, most tokens) pairs, as far as the budget goes."""
     return lambda decodes, prefilling, waiting, budget: fill(
         queue([(request_id, 1) for request_id in decodes], prefilling, waiting), budget
     )
 
 
 def after_decodes(rule: Callable[[Pairs, int], Pairs]) -> Callable[..., Pairs]:
-    """Plans that serve decodes correctly, and prompts by such a rule from what is left."""
+    """Plans that serve decodes correctly, and prompts by another rule from the rest."""
 
     def plan(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
         served = best(decodes, [], [], budget)
@@ -195,7 +181,7 @@ EXERCISE = Exercise(
         "A decode and a prompt differ only in how many tokens they can use. Give each one the "
         "smaller of that number and the rest, subtract it, and skip requests that get 0.",
     ),
-    right=(plan_step, token_by_token, with_queues),
+    right=(plan_step, token_by_token),
     misconceptions=[Misconception(key, belief, examples=[way]) for key, belief, way in WRONG],
     checks=(
         ("room for all", on(Snapshot((0,), ((1, 3),), (), 8), Snapshot((4, 2), (), (), 8))),

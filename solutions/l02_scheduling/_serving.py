@@ -1,7 +1,6 @@
-"""A small scheduler in plain numbers, with which a check tests decisions.
+"""A small scheduler in plain numbers, with which a check tests decisions in whole workloads.
 
-It asks for one decision at a time and applies it. A step is the engine's: preempt, admit, compute,
-sample.
+Its step is the engine's: preempt, admit, compute, sample. It asks for each decision and applies it.
 """
 
 import dataclasses
@@ -52,9 +51,8 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The functions that decide; by default the reference's."""
+    """The two decisions that can be replaced; by default the reference's."""
 
-    admit: Callable[[RequestView, int, int, int, int], str] = queueing.admit
     choose_victim: Callable[[list[RequestView]], int] = queueing.choose_victim
     requeue: Callable[[RequestView], Way] = queueing.requeue
 
@@ -143,28 +141,19 @@ class Serving:
                 map(self.view, self.waiting), key=lambda r: (r.key, r.arrival_time, r.id)
             )
             limits = self.workload.max_kv_tokens, len(self.active), self.workload.slots
-            verdict = self.decisions.admit(candidate, self._kv_tokens_used(), *limits)
-            if verdict == "wait":
+            if queueing.admit(candidate, self._kv_tokens_used(), *limits) != "admit":
                 return
             self.waiting.remove(candidate.id)
-            if verdict == "refuse":
-                self.unfinished.discard(candidate.id)
-                self.diary[-1][candidate.id] = "-"
-            else:
-                self.prefilling.append(candidate.id)
-                self._admitted_at[candidate.id] = self.step
+            self.prefilling.append(candidate.id)
+            self._admitted_at[candidate.id] = self.step
 
     def _compute(self) -> None:
         """One token per decode; the rest of the token budget goes to the prefill."""
         left = _TOKEN_BUDGET - len(self.active)
         decoding = list(self.active)
         for i in [*decoding, *self.prefilling]:
-            n = (
-                1
-                if i in decoding
-                else min(left, self._num_tokens(i) - self._num_computed_tokens[i])
-            )
-            self._num_computed_tokens[i] += n
+            remaining = self._num_tokens(i) - self._num_computed_tokens[i]
+            self._num_computed_tokens[i] += 1 if i in decoding else min(left, remaining)
             if self._num_computed_tokens[i] == self._num_tokens(i):
                 self._sample(i)
 

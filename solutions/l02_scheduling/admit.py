@@ -167,8 +167,8 @@ def any_candidates(rng: random.Random, count: int) -> list[Args]:
 JUDGE = Comparison(
     admit,
     MISCONCEPTIONS,
-    "Ask two questions in turn. Could it ever run, alone and at its longest? And is there a place "
-    "in the batch and room for its known tokens now?",
+    "Ask two questions in turn. Could it ever run, alone and at its longest? And is there a free "
+    "slot in the batch and room for its known tokens now?",
     evidence=any_candidates(random.Random(0), 30),
 )
 
@@ -197,15 +197,15 @@ EXERCISE = Exercise(
             "and `max_new_tokens`. The last token it generates is never fed to the model, so that "
             "token needs no K/V.",
             '"refuse": its longest text would not fit even if the engine were empty.',
-            '"wait": it can run, but not now. To start, it needs a place in the batch and room for '
-            "the K/V of all its known tokens.",
+            '"wait": it can run, but not now. To start, it needs a free slot in the batch and '
+            "room for the K/V of all its known tokens.",
         ),
         args=(make_request(1, 3, max_new_tokens=4), 5, 8, 1, 4),
         call="admit(candidate, kv_tokens_used=5, max_kv_tokens=8, num_running=1, "
         "max_batch_size=4)\n# candidate: 3 prompt tokens, none generated, max_new_tokens=4",
         steps=(
             "Can it ever run? At most it needs 3 + 4 - 1 = 6 KV tokens, and the budget is 8: yes.",
-            "Is a place free now? 1 request runs, of at most 4: yes.",
+            "Is a slot free now? 1 request runs, of at most 4: yes.",
             "Is there room now? 3 known tokens and 5 in use make 8, exactly the budget: yes.",
         ),
         result="admit",
@@ -213,8 +213,8 @@ EXERCISE = Exercise(
     hints=(
         "What happens to the queue if its first request can never run and is told to wait?",
         'Ask about "never" first: how long does its text get at most, and which of those tokens '
-        "needs no K/V? Then ask about now: is there a place in the batch, and room for its known "
-        "tokens?",
+        "needs no K/V? Then ask about now: is there a free slot in the batch, and room for its "
+        "known tokens?",
         "Three questions in turn, each with its own return. If `max_kv_tokens` is None, only the "
         "question about the batch remains. Priorities play no part.",
     ),

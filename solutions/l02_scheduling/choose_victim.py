@@ -17,7 +17,7 @@ from solutions.l02_scheduling._workloads import (
     TWO_EQUAL,
     WrongDecision,
     any_workloads,
-    judge_workloads,
+    first_wrong,
     judged,
 )
 
@@ -165,7 +165,8 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
 
 def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
     decisions = Decisions(choose_victim=judged(JUDGE, ask), requeue=start_over)
-    return judge_workloads(decisions, any_workloads(rng, (2, 3, 4, 6), slack=5))
+    found = (first_wrong(workload, decisions) for workload in any_workloads(rng))
+    return next(filter(None, found), None)
 
 
 JUDGE = Comparison(

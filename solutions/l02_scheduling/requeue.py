@@ -9,7 +9,7 @@ from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
-from course.harness import Ask, Failure, Rows
+from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import last_admitted
@@ -30,15 +30,6 @@ def requeue(request: RequestView) -> tuple[list[int], int, int, int]:
 def by_adding(request: RequestView) -> Way:
     text = request.prompt_tokens + request.generated_tokens
     return list(text), 0, request.arrival_time, len(text) - len(request.prompt_tokens)
-
-
-def by_appending(request: RequestView) -> Way:
-    tokens = list(request.prompt_tokens)
-    num_generated = 0
-    for token in request.generated_tokens:
-        tokens.append(token)
-        num_generated += 1
-    return tokens, 0, request.arrival_time, num_generated
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -171,16 +162,12 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
     def unlucky(active: list[RequestView]) -> int:
         return min(active, key=lambda request: (last_admitted(request), request.id)).id
 
-    found = first_wrong(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=judged(JUDGE, ask)))
-    if found is None:
-        return None
-    failure = found[1]
-    rows: Rows = ()
-    if failure.misconception == "restarts":
-        restarting = Serving(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=start_over))
-        restarting.run(60)
-        rows = draw_run(restarting)
-    return Failure(failure.idea, rows + failure.example, failure.misconception)
+    failure = first_wrong(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=judged(JUDGE, ask)))
+    if failure is None or failure.misconception != "restarts":
+        return failure
+    restarting = Serving(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=start_over))
+    restarting.run(60)
+    return Failure(failure.idea, draw_run(restarting) + failure.example, failure.misconception)
 
 
 JUDGE = Comparison(
@@ -227,7 +214,7 @@ EXERCISE = Exercise(
         "Work out the four values for a request with prompt [1, 2] and generated [7] that arrived "
         "at step 5 and was admitted at step 9. Which of them did preemption change?",
     ),
-    right=(requeue, by_adding, by_appending),
+    right=(requeue, by_adding),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (

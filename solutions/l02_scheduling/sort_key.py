@@ -38,13 +38,6 @@ def with_match(policy: str, request: RequestView) -> tuple[float, ...]:
             raise ValueError(policy)
 
 
-def from_a_table(policy: str, request: RequestView) -> tuple[float, ...]:
-    levels = {"fcfs": 0, "priority": request.priority}
-    if policy not in levels:
-        raise ValueError(f"unknown policy: {policy}")
-    return (float(levels[policy]), float(request.arrival_time))
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -193,7 +186,6 @@ LONG = make_request(0, priority=1, arrival_time=2, max_new_tokens=30)
 SHORT = make_request(1, priority=1, arrival_time=5, max_new_tokens=3)
 BACK = make_request(0, priority=1, arrival_time=2, admitted_at=9, generated=3)
 NEW = make_request(1, priority=1, arrival_time=6)
-SAME_FOR_ALL = "it is the same for every request, so no order changes"
 
 EXERCISE = Exercise(
     number=1,
@@ -228,7 +220,7 @@ EXERCISE = Exercise(
         "Three branches: one per policy and one for the rest. Before you write the code, write "
         "each rank for a request of priority 1 that arrived at step 5.",
     ),
-    right=(sort_key, with_match, from_a_table),
+    right=(sort_key, with_match),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -245,8 +237,4 @@ EXERCISE = Exercise(
         ("any queue", JUDGE.on_drawn(lambda rng: any_queues(rng, 4))),
     ),
     draw_call=draw_ranked,
-    equivalent_mutants={
-        "from_a_table(): levels = {'fcfs': {0 => 1}, 'priority': request.priority}": SAME_FOR_ALL,
-        "from_a_table(): levels = {'fcfs': {0 => -1}, 'priority': request.priority}": SAME_FOR_ALL,
-    },
 )

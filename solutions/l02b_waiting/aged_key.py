@@ -31,11 +31,6 @@ def in_levels(request: RequestView, rate: float) -> tuple[float, ...]:
     return (request.priority + request.arrival_time / rate, request.arrival_time)
 
 
-def as_a_later_arrival(request: RequestView, rate: float) -> tuple[float, ...]:
-    handicap = request.priority * rate
-    return (request.arrival_time + handicap, request.id)
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -230,7 +225,7 @@ EXERCISE = Exercise(
         "Write the formula as a sum of three terms and delete the one that is the same for all "
         "requests. Multiplying the rest by `rate` changes no order either.",
     ),
-    right=(aged_key, in_levels, as_a_later_arrival),
+    right=(aged_key, in_levels),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("the same rank again", same_rank_again),

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from course.checks.comparing import a_kind
 from course.exercise import Function, Misconception
 
 Lists = list[list[int]]
@@ -66,27 +65,10 @@ def eats_the_tokens(token_ids: Lists, computed: list[int], scheduled: list[int])
     return result
 
 
-def no_rows_of_ints(got: Any) -> str:
-    """What is wrong with a value that is not two lists of lists of ints; "" if it is."""
-    for name, rows in zip(("tokens", "positions"), got, strict=True):
-        if type(rows) is not list:
-            return f"{name} is a list of rows; this is {a_kind(rows)}."
-        for row in rows:
-            if type(row) is not list:
-                return f"Each row of {name} is a list; one of them is {a_kind(row)}."
-            for entry in row:
-                if type(entry) is not int:
-                    return f"The rows of {name} hold ints; here is {a_kind(entry)}."
-    return ""
-
-
-def missing_rows(got: Any, wanted: Any) -> str:
-    """Which of the two lists does not have a row per request; "" if both have."""
-    requests = len(wanted[0])
-    for name, rows in zip(("tokens", "positions"), got, strict=True):
-        if len(rows) != requests:
-            return f"Each of the {requests} requests has its own row; {name} has {len(rows)}."
-    return ""
+def rows_of_ints(rows: Any) -> bool:
+    return type(rows) is list and all(
+        type(row) is list and all(type(entry) is int for entry in row) for row in rows
+    )
 
 
 FORMS = (
@@ -100,15 +82,18 @@ FORMS = (
     Misconception(
         "not_a_list",
         "All rows have the same columns, so one row of positions is enough.",
-        lambda got, wanted: no_rows_of_ints(got),
-        matches=lambda got, wanted: no_rows_of_ints(got) != "",
+        "`tokens` and `positions` are lists of rows, and each row is a list of ints.",
+        matches=lambda got, wanted: not all(map(rows_of_ints, got)),
         examples=(lambda *args: (right(*args)[0], right(*args)[1][0]),),
     ),
     Misconception(
         "row_count",
         "A step computes one request only.",
-        missing_rows,
-        matches=lambda got, wanted: missing_rows(got, wanted) != "",
+        lambda got, wanted: (
+            f"Each of the {len(wanted[0])} requests has its own row; `tokens` has {len(got[0])} "
+            f"and `positions` {len(got[1])}."
+        ),
+        matches=lambda got, wanted: [*map(len, got)] != [*map(len, wanted)],
         examples=(lambda *args: tuple(rows[:1] for rows in right(*args)),),
     ),
 )
@@ -130,8 +115,8 @@ BOTH = (  # in both lists
     Misconception(
         "padding_value",
         "Padding needs an id that no token has.",
-        "Padding is fed as token 0 at position 0. The model looks every entry up in a table, so "
-        "the number must be a valid index; this one is not 0.",
+        "Padding is fed as token 0 at position 0; here it has another number. The model looks up "
+        "every entry in a table, so no entry may be a number that the table does not have.",
         laid_out(padded_with(-1), padded_with(-1)),
     ),
     Misconception(

@@ -44,16 +44,6 @@ def full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> Tenso
     return torch.cat([past, new], dim=2)  # (B, T, S + T)
 
 
-def cell_by_cell(contexts: list[int], scheduled: list[int]) -> Tensor:
-    cached, longest = max(contexts), max(scheduled)
-    rows: list[list[list[bool]]] = []
-    for i, new in enumerate(scheduled):
-        held = [column >= cached - contexts[i] for column in range(cached)]
-        first, columns = longest - new, range(longest)
-        rows.append([held + [first <= k <= q or q < first for k in columns] for q in columns])
-    return torch.tensor(rows)
-
-
 def with_tril(contexts: list[int], scheduled: list[int]) -> Tensor:
     cached, longest = max(contexts), max(scheduled)
     mask = torch.ones(len(contexts), longest, cached + longest, dtype=torch.bool).tril(cached)
@@ -153,22 +143,11 @@ MISCONCEPTIONS = (
 
 
 def explain_blind(lengths: Args, wanted: Tensor, got: Tensor) -> Rows:
-    """Draw the first query that sees nothing, and compute what attention makes of it."""
+    """Draw the row of the first query that sees nothing."""
     i, query = (~got.any(dim=2)).nonzero()[0].tolist()
-    row = padded_rows(*lengths)[i]
-    scores = torch.zeros(got.shape[1:]).masked_fill(~got[i], float("-inf"))  # (T, S + T)
-    weights = scores.softmax(dim=1)  # (T, S + T)
-    values = torch.ones(got.shape[2])  # (S + T,)
-    values[row.longest_past + query] = weights[query, 0]  # NaN, from the layer below
-    shown = ", ".join(f"{weight:g}" for weight in weights[query].tolist()[:8])
     return (
-        *draw_padded(i, row, wanted[i], got[i]),
-        ("softmax", f"row {i}, query {query}: [{shown}]"),
-        (
-            "next layer",
-            f"for the row's last token: {weights[-1, row.longest_past + query]:g} * nan + ... = "
-            f"{weights[-1] @ values:g}",
-        ),
+        *draw_padded(i, padded_rows(*lengths)[i], wanted[i], got[i]),
+        ("softmax", f"row {i}, query {query}: 0/0 = nan for every key"),
     )
 
 
@@ -225,6 +204,8 @@ EXERCISE = Exercise(
             "Row 1's other query, column 2, is padding. Here it sees the past and itself.",
         ),
         result=torch.tensor([[[0, 1, 1, 0], [0, 1, 1, 1]], [[1, 1, 1, 0], [1, 1, 0, 1]]]).bool(),
+        returns="bool tensor (2, 2, 4), 1 for True:\n"
+        "row 0:  0 1 1 0\n        0 1 1 1\nrow 1:  1 1 1 0\n        1 1 0 1",
     ),
     hints=(
         "Which columns of row i are padding, among the past columns and among the new columns? "
@@ -234,10 +215,10 @@ EXERCISE = Exercise(
         "columns and one about padding.",
         "With torch.arange, padding is a comparison of shape (B, 1, S) or (B, 1, T), and the "
         "causal order one of shape (T, T), the same for all rows. Join rules with `&`, expand the "
-        "past's part to (B, T, S), and use torch.cat in the last dimension. For padding queries, "
-        "add a key that every real token sees anyway: itself.",
+        "past's part to (B, T, S), and use torch.cat in the last dimension. Last, let every query "
+        "see itself: real tokens do so anyway, and a padding query then sees one key.",
     ),
-    right=(full_mask, cell_by_cell, with_tril),
+    right=(full_mask, with_tril),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("one request, no padding", JUDGE.on(([3], [2]), ([0], [2]), ([2], [1]))),

@@ -30,15 +30,6 @@ def logits_indices(
     ]
 
 
-def by_loop(scheduled: list[int], computed: list[int], num_tokens: list[int]) -> list[int]:
-    rows: list[int] = []
-    for i in range(len(scheduled)):
-        left = num_tokens[i] - computed[i] - scheduled[i]
-        if not left:
-            rows.append(i)
-    return rows
-
-
 def with_torch(scheduled: list[int], computed: list[int], num_tokens: list[int]) -> list[int]:
     after = torch.tensor(scheduled) + torch.tensor(computed)  # (B,)
     return (after == torch.tensor(num_tokens)).nonzero().flatten().tolist()
@@ -78,8 +69,8 @@ MISCONCEPTIONS = (
     Misconception(
         "one_is_a_decode",
         "A row of one token is a decode, so it always gets a token.",
-        "A row of one token need not be a decode. If its prompt goes on after it, the token that "
-        "it predicts is known.",
+        "A row of one token need not be a decode: it can be a chunk. If the prompt goes on after "
+        "the chunk, the predicted token is known.",
         rows_where(lambda new, computed, known: new == 1 or computed + new == known),
     ),
     Misconception(
@@ -146,7 +137,7 @@ def any_mix(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     logits_indices,
     MISCONCEPTIONS,
-    "A row gets a token if its request does not know the token that comes after its last column.",
+    "A row gets a token if its request does not know the token after the row's last one.",
     evidence=[
         ([1, 3, 2], [9, 4, 4], [10, 7, 9]),
         ([3, 1], [0, 2], [3, 4]),
@@ -186,7 +177,7 @@ EXERCISE = Exercise(
         "A row gets a token when none of its request's known tokens is left to compute. Go through "
         "the rows in order, add two of the three numbers, and compare with the third.",
     ),
-    right=(logits_indices, by_loop, with_torch),
+    right=(logits_indices, with_torch),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (

@@ -32,17 +32,6 @@ def prepare_inputs(
     return tokens, positions
 
 
-def padded_afterwards(
-    token_ids: Lists, computed: list[int], scheduled: list[int]
-) -> tuple[Lists, Lists]:
-    places = [list(range(computed[i], computed[i] + n)) for i, n in enumerate(scheduled)]
-    tokens = [[token_ids[i][place] for place in row] for i, row in enumerate(places)]
-    for row in tokens + places:
-        while len(row) < max(scheduled):
-            row.insert(0, 0)
-    return tokens, places
-
-
 def with_torch(token_ids: Lists, computed: list[int], scheduled: list[int]) -> tuple[Lists, Lists]:
     tokens = torch.zeros(len(token_ids), max(scheduled), dtype=torch.long)  # (B, T)
     positions = torch.zeros_like(tokens)  # (B, T)
@@ -56,16 +45,13 @@ def with_torch(token_ids: Lists, computed: list[int], scheduled: list[int]) -> t
 # --- cases --------------------------------------------------------------------------------------
 
 
-def text(rng: random.Random, length: int) -> list[int]:
-    """Token ids that repeat, as letters do; 0 is one of them."""
-    return [rng.randint(0, 6) for _ in range(length)]
-
-
 def any_mix(rng: random.Random) -> list[Args]:
     cases: list[Args] = []
     for computed, scheduled in any_lengths(rng, 20):
-        ends = [start + n for start, n in zip(computed, scheduled, strict=True)]
-        token_ids = [text(rng, end + rng.choice((0, 0, 2))) for end in ends]
+        lengths = [
+            start + n + rng.choice((0, 0, 2)) for start, n in zip(computed, scheduled, strict=True)
+        ]
+        token_ids = [[rng.randint(0, 6) for _ in range(length)] for length in lengths]
         cases.append((token_ids, computed, scheduled))
     return cases
 
@@ -150,7 +136,7 @@ EXERCISE = Exercise(
         "num_scheduled_tokens[i] entries. In both lists, put zeros in front of a row until it is "
         "as long as the longest row.",
     ),
-    right=(prepare_inputs, padded_afterwards, with_torch),
+    right=(prepare_inputs, with_torch),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a decode beside a first chunk", JUDGE.on(([[5, 3, 8], [4, 1, 6, 2]], [2, 0], [1, 3]))),

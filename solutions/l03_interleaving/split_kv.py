@@ -131,9 +131,8 @@ def make_kv(
     num_scheduled_tokens: list[int],
     size: int,
     dtype: torch.dtype = torch.float32,
-    sign: int = 1,
 ) -> Tensor:
-    """A padded tensor (B, S + T, D): sign * (20 * (i + 1) + position) for tokens.
+    """A padded tensor (B, S + T, D): 20 * (i + 1) + position for the tokens of request i.
 
     Padding is larger and of both signs, so that an answer cannot find it by the numbers.
     """
@@ -142,7 +141,7 @@ def make_kv(
         places = [row.key(column) for column in range(row.longest_past + row.longest_new)]
         rows.append(
             [
-                (-1) ** column * (PADDING + column) if at is None else sign * (20 * (i + 1) + at)
+                (-1) ** column * (PADDING + column) if at is None else 20 * (i + 1) + at
                 for column, at in enumerate(places)
             ]
         )
@@ -150,16 +149,17 @@ def make_kv(
     return torch.tensor(rows, dtype=dtype)[:, :, None] + channels
 
 
-def filled(cases: Sequence[Args], size: int = 2, *kind: Any) -> list[Args]:
+def filled(cases: Sequence[Args], size: int = 2) -> list[Args]:
     """Cases of these lengths, with a tensor in front."""
-    return [(make_kv(past, new, size, *kind), past, new) for past, new in cases]
+    return [(make_kv(*lengths, size), *lengths) for lengths in cases]
 
 
 def any_mix(rng: random.Random) -> list[Args]:
-    kinds = ((torch.float32, 1), (torch.float64, -1), (torch.float16, 1))
-    cases = any_lengths(rng, 20)
-    parts = [filled(cases[i::3], rng.choice((1, 3, 5)), *kind) for i, kind in enumerate(kinds)]
-    return [case for part in parts for case in part]
+    kinds = (torch.float32, torch.float64, torch.float16)
+    return [
+        (make_kv(*lengths, rng.choice((1, 3, 5)), rng.choice(kinds)), *lengths)
+        for lengths in any_lengths(rng, 20)
+    ]
 
 
 def number(cell: float) -> str:
@@ -218,7 +218,7 @@ EXERCISE = Exercise(
             "Do not change `k` or the lists.",
         ),
         args=(torch.tensor([[[5.0], [0.0], [6.0]], [[0.0], [7.0], [8.0]]]), [1, 0], [1, 2]),
-        call="split_kv(k, [1, 0], [1, 2])    # k[:, :, 0] is [[5, 0, 6], [0, 7, 8]]",
+        call="split_kv(k, [1, 0], [1, 2])\n# k[:, :, 0] is [[5, 0, 6], [0, 7, 8]]",
         steps=(
             "S = 1 and T = 2: column 0 is the past, columns 1 and 2 are new.",
             "Row 0 has 1 past token, 5, and 1 new token at the right end, 6. The 0 between them "
@@ -226,6 +226,7 @@ EXERCISE = Exercise(
             "Row 1 has no past, so its 0 in column 0 is padding; its new tokens are 7 and 8.",
         ),
         result=[torch.tensor([[5.0], [6.0]]), torch.tensor([[7.0], [8.0]])],
+        returns="a list of two tensors (2, 1): [[5], [6]] and [[7], [8]]",
     ),
     hints=(
         "Draw the columns of a row with a short past and few new tokens. In how many places does "

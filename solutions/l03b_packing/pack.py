@@ -33,22 +33,6 @@ def pack(
     return cu_seqlens_q, cu_seqlens_k, mask
 
 
-def by_owner(contexts: list[int], scheduled: list[int]) -> Packed:
-    query_owner, query_position = list[int](), list[int]()
-    key_owner, key_position = list[int](), list[int]()
-    cu_seqlens_q, cu_seqlens_k = [0], [0]
-    for i, (past, new) in enumerate(zip(contexts, scheduled, strict=True)):
-        query_owner += [i] * new
-        query_position += range(past, past + new)
-        key_owner += [i] * (past + new)
-        key_position += range(past + new)
-        cu_seqlens_q.append(len(query_owner))
-        cu_seqlens_k.append(len(key_owner))
-    mine = torch.tensor(query_owner)[:, None] == torch.tensor(key_owner)  # (N, K)
-    not_later = torch.tensor(query_position)[:, None] >= torch.tensor(key_position)  # (N, K)
-    return cu_seqlens_q, cu_seqlens_k, mine & not_later
-
-
 def with_block_diag(contexts: list[int], scheduled: list[int]) -> Packed:
     ends = range(len(scheduled) + 1)
     cu_seqlens_q = [sum(scheduled[:i]) for i in ends]
@@ -119,7 +103,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_leading_zero",
-        "Running totals are what `accumulate` returns.",
+        "One running total per request is enough.",
         "Request 0 begins at 0, so each list starts with a 0 and has one entry more than there "
         "are requests.",
         having(cu_seqlens_q=lambda q, k, mask: q[1:]),
@@ -139,14 +123,14 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "leaks",
-        "The flat row is one text, so its mask is a tril.",
+        "The flat row is one text, so one causal mask covers it.",
         "The flat row holds several texts. Here a request sees keys of another request.",
         changed(lambda mask: torch.ones_like(mask).tril()),
         same_result=(changed(torch.ones_like),),
     ),
     Misconception(
         "top_left",
-        "Each block is a tril.",
+        "`tril` makes each block.",
         "The last query of a request sees all of its keys: the diagonal ends bottom right.",
         seeing(lambda query, key: sees(query, key, -query.past)),
     ),
@@ -237,7 +221,7 @@ EXERCISE = Exercise(
         "block by block, with the rows and columns that the totals give. Which diagonal does "
         "`tril` need so that a block's last row is all True?",
     ),
-    right=(pack, by_owner, with_block_diag),
+    right=(pack, with_block_diag),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a decode and a chunk", JUDGE.on(([3, 1], [1, 2]), ([2, 1], [1, 1]), ([1, 2], [2, 1]))),
@@ -250,10 +234,6 @@ EXERCISE = Exercise(
     ),
     equivalent_mutants={
         "pack(): lengths = list(zip(context_lens, num_scheduled_tokens, strict={True => False}))": (
-            "the lists are equally long"
-        ),
-        "by_owner(): for i, (past, new) in "
-        "enumerate(zip(contexts, scheduled, strict={True => False})):": (
             "the lists are equally long"
         ),
     },

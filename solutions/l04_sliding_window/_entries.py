@@ -67,31 +67,17 @@ def two_tensors(value: Any) -> bool:
 
 
 def draw_kept(args: Args, kept: Kept) -> str:
-    """The numbers of the entries, and their type if it is not that of the arguments."""
-    k, v, _, _ = args
-    lines: list[str] = []
-    for got, sources in ((kept[0], {"": k, " of v": v}), (kept[1], {"": v, " of k": k})):
-        suffix = "" if got.dtype == k.dtype else f" as {dtype_of(got)}"
-        lines.append(f"{'kv'[len(lines)]}: {numbers(got, sources)}{suffix}")
-    return "\n".join(lines)
+    """Which entries of k and of v were kept."""
+    return f"k: {numbers(kept[0], args[0])}\nv: {numbers(kept[1], args[1])}"
 
 
-def numbers(got: Tensor, sources: dict[str, Tensor]) -> str:
-    """The entries of the sources in `got`, ? for an unknown one, or its shape."""
-    first = sources[""]
-    if got.dim() != 3 or (got.shape[0], got.shape[2]) != (first.shape[0], first.shape[2]):
+def numbers(got: Tensor, source: Tensor) -> str:
+    """The numbers of the source's entries in `got`, ? for an unknown one; else its shape."""
+    if got.dim() != 3 or got[:, :0].shape != source[:, :0].shape:
         return f"a tensor of shape {tuple(got.shape)}"
-    known = [
-        (source[:, j], f"{j}{suffix}")
-        for suffix, source in sources.items()
-        for j in range(source.shape[1])
-    ]
+    known = list(source.unbind(1))
     words = [
-        next((word for entry, word in known if torch.equal(entry, got[:, i])), "?")
-        for i in range(got.shape[1])
+        next((str(i) for i, each in enumerate(known) if torch.equal(each, entry)), "?")
+        for entry in got.unbind(1)
     ]
     return f"entries {', '.join(words)}" if words else "no entries"
-
-
-def dtype_of(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -40,12 +40,6 @@ def with_cat(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
     return k, v
 
 
-def with_a_mask(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
-    entry = torch.arange(k.shape[1])  # (S,)
-    kept = (entry < sinks) | (entry >= k.shape[1] - window)  # (S,)
-    return k[:, kept], v[:, kept]
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -217,7 +211,8 @@ EXERCISE = Exercise(
             1,
         ),
         result=(torch.tensor([[[1.0], [3.0], [4.0]]]), torch.tensor([[[5.0], [7.0], [8.0]]])),
-        call="evict(k, v, window=2, sinks=1)  # k holds 1, 2, 3, 4 and v holds 5, 6, 7, 8",
+        call="evict(k, v, window=2, sinks=1)\n# k holds 1, 2, 3, 4 and v holds 5, 6, 7, 8",
+        returns="(k, v)  # k holds 1, 3, 4 and v holds 5, 7, 8",
         steps=(
             "There are 4 entries, and 1 + 2 may stay.",
             "Entry 0 is the sink. Entries 2 and 3 are the window. Entry 1 is dropped, in k and v.",
@@ -231,7 +226,7 @@ EXERCISE = Exercise(
         "Make a list of the entries that stay, each once, in short texts too. A tensor can be "
         "indexed with such a list in any dimension. Is the result a view or a copy?",
     ),
-    right=(evict, with_cat, with_a_mask),
+    right=(evict, with_cat),
     misconceptions=(*FORMS, *EVICTIONS, *MEMORY),
     checks=(
         (

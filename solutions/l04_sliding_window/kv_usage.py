@@ -33,17 +33,6 @@ def by_listing(computed: int, scheduled: int, window: int | None, sinks: int) ->
     return len(kept(computed)) + scheduled, len(kept(computed + scheduled))
 
 
-def by_what_is_evicted(
-    computed: int, scheduled: int, window: int | None, sinks: int
-) -> tuple[int, int]:
-    total = computed + scheduled
-    if window is None:
-        return total, total
-    gone_before = max(0, computed - window - sinks)
-    gone_after = max(0, total - window - sinks)
-    return total - gone_before, total - gone_after
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -189,7 +178,7 @@ EXERCISE = Exercise(
         "`num_computed_tokens` for the tokens before the step, and on all computed tokens for the "
         "end. Without a window there is no limit.",
     ),
-    right=(kv_usage, by_listing, by_what_is_evicted),
+    right=(kv_usage, by_listing),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("texts shorter than the window", JUDGE.on((0, 3, 8, 0), (5, 1, 8, 0), (0, 4, 8, 2))),

@@ -1,13 +1,12 @@
 """Exercise 4.4: the slot of a rolling buffer that holds a position."""
 
-import contextlib
 import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from course.calling.plain_values import as_whole
-from course.checks.comparing import Args, a_kind
+from course.checks.comparing import a_kind, explaining, those_of
 from course.exercise import Exercise, Misconception
 from course.format_values import named, show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
@@ -112,13 +111,17 @@ def judge(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> Failur
     slots: dict[int, int] = {}
     for position in positions:
         slot = like(ask(position, window, sinks), 0)
-        failure = not_a_slot(ask, slot, window + sinks)
-        if failure:
-            return failure
+        rows = rows_of(ask, f"a slot from 0 to {sinks + window - 1}", slot)
+        if slot is None:
+            return Failure(returned_nothing(ask.name), rows, "no_return")
+        if as_whole(slot) is None:
+            return NOT_INT.failure(rows, slot)
         slots[position] = slot
-        failure = misplaced(ask, slots, position, window, sinks)
+        failure = misplaced(slots, position, window, sinks, rows)
         if failure:
-            mistake = explanation(ask, slots, window, sinks)
+            results = [((each, window, sinks), slots[each]) for each in reversed(slots)]
+            results += those_of(ask, [(each, 4, 2) for each in range(12)])  # a second buffer
+            mistake = explaining(MAPPINGS, rolling_buffer_index, results)
             return mistake.failure(failure.example) if mistake else failure
     for position in reversed(positions):
         again = like(ask(position, window, sinks), 0)
@@ -133,51 +136,25 @@ def rows_of(ask: Ask, expected: str, got: Any) -> Rows:
     return (("input", call), ("expected", expected), ("got", show(got)))
 
 
-def not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
-    rows = rows_of(ask, f"a slot from 0 to {room - 1}", slot)
-    if slot is None:
-        return Failure(returned_nothing(ask.name), rows, "no_return")
-    return NOT_INT.failure(rows, slot) if as_whole(slot) is None else None
-
-
 def misplaced(
-    ask: Ask, slots: dict[int, int], position: int, window: int, sinks: int
+    slots: dict[int, int], position: int, window: int, sinks: int, rows: Rows
 ) -> Failure | None:
     """A failure if the newest position's slot does not exist, or holds another kept position."""
     room, slot = sinks + window, slots[position]
     if not 0 <= slot < room:
         idea = f"The buffer has the slots 0 to {room - 1} and never grows; there is no slot {slot}."
-        return Failure(idea, rows_of(ask, f"a slot from 0 to {room - 1}", slot), "no_such_slot")
+        return Failure(idea, rows, "no_such_slot")
     kept = [other for other in slots if other < sinks or other > position - window]
-    inside = {at: [other for other in kept if slots[other] == at] for at in range(room)}
-    if all(len(found) <= 1 for found in inside.values()):
+    inside = [str(other) for other in kept if slots[other] == slot]
+    if len(inside) == 1:
         return None
     names = ", ".join(str(other) for other in kept)
-    strip = [
-        f"slot {at}: position {' and '.join(str(other) for other in found)}"
-        for at, found in inside.items()
-        if found
-    ]
-    rows: Rows = (
+    rows = (
         ("input", f"rolling_buffer_index(position, window={window}, sinks={sinks}) for {names}"),
         ("expected", f"{len(kept)} slots: once {position} is computed, all of these are kept"),
-        ("got", "\n".join(strip)),
+        ("got", f"slot {slot} for positions {' and '.join(inside)}"),
     )
     return Failure("Two kept positions share a slot, so one of them is lost.", rows, "collides")
-
-
-def explanation(ask: Ask, slots: dict[int, int], window: int, sinks: int) -> Misconception | None:
-    """The known mistake that gives all these slots, and those of a second buffer."""
-    results: list[tuple[Args, Any]] = [
-        ((position, window, sinks), slot) for position, slot in slots.items()
-    ]
-    with contextlib.suppress(Exception):  # an answer that raises is judged by its first slots
-        results += [((position, 4, 2), ask(position, 4, 2)) for position in range(12)]
-    for each in MAPPINGS:
-        for answer in each.answers:
-            if all(answer(*args) == slot for args, slot in results):
-                return each
-    return None
 
 
 # --- cases --------------------------------------------------------------------------------------
@@ -190,11 +167,7 @@ def on(*rings: tuple[Sequence[int], int, int]) -> Check:
 
 def on_drawn(draw: Callable[[random.Random], Iterable[tuple[Sequence[int], int, int]]]) -> Check:
     """The check that asks about such rings, drawn at random."""
-
-    def check(ask: Ask, rng: random.Random) -> Failure | None:
-        return next(filter(None, (judge(ask, *ring) for ring in draw(rng))), None)
-
-    return check
+    return lambda ask, rng: next(filter(None, (judge(ask, *ring) for ring in draw(rng))), None)
 
 
 def far_along(rng: random.Random) -> Iterable[tuple[Sequence[int], int, int]]:

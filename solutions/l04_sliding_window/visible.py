@@ -21,15 +21,6 @@ def visible(query: int, key: int, window: int | None, sinks: int) -> bool:
     return window is None or key < sinks or query - key <= window
 
 
-def by_cases(query: int, key: int, window: int | None, sinks: int) -> bool:
-    distance = query - key
-    if distance < 0:
-        return False
-    if window is None or distance <= window:
-        return True
-    return key < sinks
-
-
 def by_listing(query: int, key: int, window: int | None, sinks: int) -> bool:
     past = range(query + 1)
     if window is None:
@@ -47,18 +38,11 @@ def reaching(reach: Callable[[int, int], int]) -> Callable[..., bool]:
     )
 
 
-def near(distance: Callable[[int], int], sees_all: bool) -> Callable[..., bool]:
-    """A window that ignores whether the key comes later; `distance` is applied to query - key.
-
-    Without a window a query sees everything if `sees_all`, else the keys up to its own.
-    """
-
-    def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
-        if window is None:
-            return sees_all or key <= query
-        return key < sinks or distance(query - key) <= window
-
-    return answer
+def near(distance: Callable[[int], int]) -> Callable[..., bool]:
+    """A window that ignores whether the key comes later; `distance` is applied to query - key."""
+    return lambda query, key, window, sinks: (
+        key <= query if window is None else key < sinks or distance(query - key) <= window
+    )
 
 
 def by_chunks(size: int | None, reach: Callable[[int], int]) -> Callable[..., bool]:
@@ -88,8 +72,8 @@ MISCONCEPTIONS = (
         "A key near the query is visible.",
         "A window looks back only. A key later than the query is hidden, and query - key is "
         "negative there.",
-        near(abs, sees_all=False),
-        same_result=(near(int, sees_all=False),),
+        near(abs),
+        same_result=(near(int),),
     ),
     Misconception(
         "w_keys",
@@ -230,7 +214,7 @@ EXERCISE = Exercise(
         "key with `sinks` and the distance query - key with `window`: it is enough if one of the "
         "two makes the key visible.",
     ),
-    right=(visible, by_cases, by_listing),
+    right=(visible, by_listing),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a window without sinks", JUDGE.on(*all_pairs(6, 2, 0))),

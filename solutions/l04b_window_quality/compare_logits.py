@@ -30,17 +30,6 @@ def compare_logits(
     return same.float().mean().item(), added.item()
 
 
-def by_hand(full_logits: Tensor, window_logits: Tensor, targets: Tensor) -> tuple[float, float]:
-    same, added = 0, 0.0
-    for t, target in enumerate(targets.tolist()):
-        full, window = full_logits[t].double(), window_logits[t].double()  # (V,) each
-        same += int(full.argmax()) == int(window.argmax())
-        before = full.exp().sum().log() - full[target]
-        after = window.exp().sum().log() - window[target]
-        added += float(after - before)
-    return same / len(targets), added / len(targets)
-
-
 def with_log_softmax(
     full_logits: Tensor, window_logits: Tensor, targets: Tensor
 ) -> tuple[float, float]:
@@ -193,7 +182,7 @@ EXERCISE = Exercise(
         ),
         result=(0.5, 1.0),
         call="compare_logits(full_logits=[[2, 0], [1, 0]],\n"
-        "               window_logits=[[0, 2], [1, 0]], targets=[0, 0])",
+        "               window_logits=[[0, 2], [1, 0]],\n               targets=[0, 0])",
         steps=(
             "In row 0 token 0 is the most likely one with the full context, and token 1 under the "
             "window. In row 1 both choose token 0. One row of two agrees.",
@@ -208,7 +197,7 @@ EXERCISE = Exercise(
         "The mean of True and False, converted to numbers, is a share. Take torch.nn.functional's "
         "cross_entropy of each reading, and subtract so that a cost is positive.",
     ),
-    right=(compare_logits, by_hand, with_log_softmax),
+    right=(compare_logits, with_log_softmax),
     misconceptions=(*FORMS, *AGREEMENT, *ADDED_LOSS, IN_PLACE),
     checks=(
         ("four rows", JUDGE.on((FULL, WINDOW, torch.tensor([0, 1, 2, 1])))),

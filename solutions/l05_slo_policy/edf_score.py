@@ -82,8 +82,8 @@ MISCONCEPTIONS = (
     Misconception(
         "not_clamped",
         "Only a time of 0 is a problem.",
-        "The time left is 0 at the deadline and tiny just around it, so the score would grow "
-        "without bound: count a time as at least 1 ms.",
+        "Just before and after the deadline the time left is tiny, so the score would be huge: "
+        "count a time as at least 1 ms.",
         sized(lambda slack, left: 1 / abs(left / 1000) if left else 0.0),
     ),
     Misconception(

@@ -8,8 +8,10 @@ from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.harness import Ask, Failure, Rows
 from course.task import Task
+from nanogpt.slo.prefill_simulation import simulate
+from nanogpt.slo.slo_policies import SloPolicies
 from nanogpt.slo.slo_view import SloView
-from solutions.l05_slo_policy._prefills import Job, Prefills, Workload
+from nanogpt.slo.variants import BATCHED, ROUND_COST, starved
 from solutions.l05_slo_policy._views import any_moments, seen
 from solutions.l05_slo_policy._wrong_victims import MISCONCEPTIONS
 
@@ -145,25 +147,24 @@ IMMUNE = (
     moment(seen(7, 50, 10, preempted=1), FAR),
     moment(CANDIDATE, seen(3, 30, -9, preempted=1)),
 )
-URGENT = [Job(150 * number, 200, 60) for number in range(1, 5)]
-STARVED = Workload("conservative", 1.2, 1, (Job(0, 2000, 4000), *URGENT))
-MAX_PASSES = 40
+WORKLOAD = "request 0: 4000 tokens, at 0 ms; urgent ones of 200 tokens, at 300 and 600 ms"
 
 
 def long_prompt(ask: Ask, rng: random.Random) -> Failure | None:
-    """Apply every decision, right or wrong: no request may be preempted twice."""
+    """Apply every decision, right or wrong: the long prompt may not be preempted twice."""
     asked: list[Args] = []
 
-    def select_victim(*args: Any) -> Any:
+    def select_victim(*args: Any) -> int | None:
         asked.append(args)
-        return ask(*args)
+        victim = ask(*args)
+        return next((runner.id for runner in args[1] if runner.id == victim), None)
 
-    prefills = Prefills(STARVED, select_victim)
-    prefills.run(MAX_PASSES)
-    failure = JUDGE.judge(ask, asked) if max(prefills.lost) > 1 else None
+    run = simulate(starved(2), BATCHED, ROUND_COST, SloPolicies(select_victim=select_victim))
+    failure = JUDGE.judge(ask, asked) if run.results[0].num_preemptions > 1 else None
     if failure is None:
         return None
-    rows: Rows = (("workload", str(STARVED)), ("passes", "\n".join(prefills.diary)))
+    passes = "\n".join(f"{p.start_us // 1000} ms: {p.ids[0]}, {p.ending}" for p in run.passes)
+    rows: Rows = (("workload", WORKLOAD), ("passes", passes))
     return replace(failure, example=rows + failure.example)
 
 

@@ -145,8 +145,8 @@ EXERCISE = Exercise(
         "-> float",
         rules=(
             "At the time `now`, `done` of the request's `total` tokens are computed.",
-            "A pass over n tokens takes a * n + c microseconds, and no time at all if there is no "
-            "token to compute.",
+            "A pass over n tokens is predicted to take a * n + c microseconds, and no time at all "
+            "if there is no token to compute.",
             "Returns the slack: the time until `deadline` minus the time of a pass over the "
             "remaining tokens.",
             "A slack below 0 means that the request is doomed: it misses its deadline even if it "

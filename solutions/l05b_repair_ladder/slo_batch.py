@@ -36,14 +36,8 @@ def slo_batch(
     return ids
 
 
-def by_adding_up(
-    candidate: SloView,
-    waiting: list[SloView],
-    a: float,
-    c: float,
-    max_batch_tokens: int,
-    slack_reserve: float,
-) -> list[int]:
+def by_adding_up(candidate: SloView, waiting: list[SloView], *limits: float) -> list[int]:
+    a, c, max_batch_tokens, slack_reserve = limits
     requests = [candidate, *waiting]
     totals = list(itertools.accumulate(request.tokens for request in requests))
     latest = candidate.time_to_deadline_us - slack_reserve * candidate.slo_us
@@ -52,23 +46,13 @@ def by_adding_up(
     return [request.id for request in requests[:count]]
 
 
-def from_the_longest(
-    candidate: SloView,
-    waiting: list[SloView],
-    a: float,
-    c: float,
-    max_batch_tokens: int,
-    slack_reserve: float,
-) -> list[int]:
-    def endangers(along: list[SloView]) -> bool:
-        tokens = candidate.tokens + sum(request.tokens for request in along)
-        finish_us = a * tokens + c
-        return (
-            tokens > max_batch_tokens
-            or candidate.time_to_deadline_us < finish_us + slack_reserve * candidate.slo_us
-        )
-
-    while waiting and endangers(waiting):
+def from_the_longest(candidate: SloView, waiting: list[SloView], *limits: float) -> list[int]:
+    a, c, max_batch_tokens, slack_reserve = limits
+    latest = candidate.time_to_deadline_us - slack_reserve * candidate.slo_us
+    while waiting:
+        tokens = candidate.tokens + sum(request.tokens for request in waiting)
+        if tokens <= max_batch_tokens and a * tokens + c <= latest:
+            break
         waiting = waiting[:-1]
     return [candidate.id, *(request.id for request in waiting)]
 
@@ -191,8 +175,9 @@ EXERCISE = Exercise(
         signature="slo_batch(candidate: slo.SloView, waiting: list[slo.SloView], a: float, "
         "c: float, max_batch_tokens: int, slack_reserve: float) -> list[int]",
         rules=(
-            "A pass over n tokens takes a * n + c microseconds, and all its requests finish when "
-            "it ends. Each request adds the `tokens` that it still has to compute.",
+            "A pass over n tokens is predicted to take a * n + c microseconds, and all its "
+            "requests finish when it ends. Each request adds the `tokens` that it still has to "
+            "compute.",
             "`candidate` is the most urgent waiting request, and `waiting` are the others, most "
             "urgent first. Add them one by one while the batch keeps two limits:",
             "All requests together, the candidate included, have at most `max_batch_tokens` "

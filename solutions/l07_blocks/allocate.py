@@ -50,36 +50,22 @@ def with_a_stack(num_blocks: int, num_tokens: int, size: int, free_blocks: list[
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
-def taking(
-    more: Callable[[int, int, int], int], short: Callable[..., Any] | None = None
-) -> Allocate:
-    """Right except for the number of blocks, or for the result when too few are free."""
-
-    def answer(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
-        wanted = max(0, more(num_blocks, num_tokens, size))
-        if wanted > len(free_blocks):
-            return short(free_blocks, wanted) if short else None
-        return free_blocks[:wanted]
-
-    return answer
-
-
 def lacking(num_blocks: int, num_tokens: int, size: int) -> int:
     return -(-num_tokens // size) - num_blocks
 
 
-def pops(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
-    more = max(0, lacking(num_blocks, num_tokens, size))
-    return None if more > len(free_blocks) else [free_blocks.pop(0) for _ in range(more)]
+def taking(
+    more: Callable[[int, int, int], int] = lacking,
+    short: Callable[[list[int]], Any] = lambda free_blocks: None,
+    take: Callable[[list[int], int], list[int]] = lambda free_blocks, n: free_blocks[: max(0, n)],
+) -> Allocate:
+    """Right except for the number of blocks, the result when too few are free, or the blocks."""
 
+    def answer(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
+        wanted = more(num_blocks, num_tokens, size)
+        return short(free_blocks) if wanted > len(free_blocks) else take(free_blocks, wanted)
 
-def from_the_end(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
-    more = max(0, lacking(num_blocks, num_tokens, size))
-    return None if more > len(free_blocks) else free_blocks[len(free_blocks) - more :]
-
-
-def nothing_is_none(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
-    return allocate(num_blocks, num_tokens, size, free_blocks) or None
+    return answer
 
 
 MISCONCEPTIONS = (
@@ -88,21 +74,21 @@ MISCONCEPTIONS = (
         "Some blocks are better than none.",
         "Return None when too few blocks are free, because a request cannot run with only some of "
         "its blocks and would keep them from the others.",
-        taking(lacking, lambda free_blocks, wanted: free_blocks),
+        taking(short=lambda free_blocks: free_blocks),
     ),
     Misconception(
         "empty_when_short",
         "No blocks can be given, so the list is empty.",
         "With `[]` the engine assumes that the table has enough blocks, and writes past the "
         "table's end. Return None when too few blocks are free.",
-        taking(lacking, lambda free_blocks, wanted: []),
+        taking(short=lambda free_blocks: []),
     ),
     Misconception(
         "none_when_enough",
         "No block is needed, so the result is None.",
         "None means that too few blocks are free; here the table's own blocks are enough, so "
         "return the empty list.",
-        nothing_is_none,
+        lambda *args: allocate(*args) or None,
     ),
     Misconception(
         "not_a_list",
@@ -147,20 +133,20 @@ MISCONCEPTIONS = (
         "A free list is a stack.",
         "`free_blocks` has the best blocks first, and its last ones may still be cached: take the "
         "first ones.",
-        from_the_end,
+        taking(take=lambda free_blocks, n: free_blocks[len(free_blocks) - max(0, n) :]),
     ),
     Misconception(
         "below_0",
         "A slice with a negative end is empty.",
         "The table has more blocks than it needs here, and a slice with a negative end only leaves "
         "out the last ones: take none.",
-        lambda num_blocks, num_tokens, size, free_blocks: (
-            None
-            if lacking(num_blocks, num_tokens, size) > len(free_blocks)
-            else free_blocks[: lacking(num_blocks, num_tokens, size)]
-        ),
+        taking(take=lambda free_blocks, n: free_blocks[:n]),
     ),
-    Misconception("in_place", "Allocated blocks leave the free list.", examples=(pops,)),
+    Misconception(
+        "in_place",
+        "Allocated blocks leave the free list.",
+        examples=(taking(take=lambda free_blocks, n: [free_blocks.pop(0) for _ in range(n)]),),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Exercise 7.2: the blocks that become free when a table goes."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -60,16 +61,8 @@ def those(which: Callable[[list[int], int, int], bool]) -> Callable[[list[int], 
     return lambda ref_counts, table: [b for i, b in enumerate(table) if which(ref_counts, i, b)]
 
 
-def until_shared(order: Callable[[list[int]], Any]) -> Callable[[list[int], list[int]], Any]:
-    def answer(ref_counts: list[int], table: list[int]) -> Any:
-        freed: list[int] = []
-        for block in order(table):
-            if ref_counts[block] > 1:
-                break
-            freed.append(block)
-        return freed
-
-    return answer
+def until_shared(ref_counts: list[int], table: list[int]) -> Any:
+    return list(itertools.takewhile(lambda block: ref_counts[block] <= 1, table))
 
 
 def counts_in_place(ref_counts: list[int], table: list[int]) -> Any:
@@ -124,7 +117,7 @@ MISCONCEPTIONS = (
         "All blocks after the first shared one are shared.",
         "This stops at the first shared block and never frees the blocks after it: check every "
         "block of the table.",
-        until_shared(lambda table: table),
+        until_shared,
     ),
     mistaken(
         "whole_pool",
@@ -205,7 +198,10 @@ EXERCISE = Exercise(
     right=(free_table, by_counting_down, without_the_shared),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("a table of its own", JUDGE.on(([0, 1, 1, 0], [2, 1]), ([1], [0]), ([0, 1, 2], []))),
+        (
+            "a table that shares no block",
+            JUDGE.on(([0, 1, 1, 0], [2, 1]), ([1], [0]), ([0, 1, 2], [])),
+        ),
         (
             "a shared beginning",
             JUDGE.on(([2, 2, 1, 0, 1], [0, 1, 4]), ([3, 1, 1], [0, 2]), ([2, 2, 1], [1, 0])),

@@ -64,7 +64,7 @@ EACH_ALONE = (
 DIVIDES_BY_ZERO = (
     "divides_by_zero",
     "α is never 1.",
-    "At α = 1 the closed form is 0 / 0, and the engine fails on its best draft model: there the "
+    "At α = 1 the closed form is 0 / 0, so it has no value for a perfect draft model. The right "
     "answer is k + 1, which the sum gives without a special case.",
 )
 

@@ -35,14 +35,6 @@ def in_closed_form(acceptance_rate: float, num_draft_tokens: int) -> float:
     return (1 - acceptance_rate ** (num_draft_tokens + 1)) / (1 - acceptance_rate)
 
 
-def recursive(acceptance_rate: float, num_draft_tokens: int) -> float:
-    return (
-        1.0
-        if num_draft_tokens == 0
-        else 1 + acceptance_rate * recursive(acceptance_rate, num_draft_tokens - 1)
-    )
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -145,7 +137,7 @@ EXERCISE = Exercise(
         "Write the 1 as α⁰, and the mean is one sum of powers of α, a single `sum(...)`. What is "
         "the first exponent, and what the last?",
     ),
-    right=(expected_tokens, in_closed_form, recursive),
+    right=(expected_tokens, in_closed_form),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("one draft token", JUDGE.on((0.5, 1), (0.75, 1), (0.25, 1))),

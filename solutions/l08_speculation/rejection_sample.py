@@ -4,7 +4,7 @@ import bisect
 import itertools
 import math
 from dataclasses import replace
-from fractions import Fraction
+from operator import sub
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
@@ -37,29 +37,11 @@ def rejection_sample(
 def by_bisection(
     target_probs: list[float], draft_probs: list[float], draft_token: int, u: float, v: float
 ) -> tuple[bool, int]:
-    ratio = min(1.0, target_probs[draft_token] / draft_probs[draft_token])
-    if u < ratio:
+    if u < target_probs[draft_token] / draft_probs[draft_token]:
         return True, draft_token
-    sums = list(
-        itertools.accumulate(
-            max(a - b, 0.0) for a, b in zip(target_probs, draft_probs, strict=True)
-        )
-    )
+    missing = (max(gap, 0.0) for gap in map(sub, target_probs, draft_probs))
+    sums = list(itertools.accumulate(missing))
     return False, bisect.bisect_right(sums, v * sums[-1])
-
-
-def exactly(
-    target_probs: list[float], draft_probs: list[float], draft_token: int, u: float, v: float
-) -> tuple[bool, int]:
-    target, draft = [Fraction(a) for a in target_probs], [Fraction(b) for b in draft_probs]
-    if Fraction(u) < target[draft_token] / draft[draft_token]:
-        return True, draft_token
-    goal = Fraction(v) * sum(a - b for a, b in zip(target, draft, strict=True) if a > b)
-    other = -1
-    while goal >= 0:
-        other += 1
-        goal -= max(Fraction(0), target[other] - draft[other])
-    return False, other
 
 
 # --- cases --------------------------------------------------------------------------------------
@@ -132,8 +114,6 @@ SOME_WITHOUT = [0.0, 0.375, 0.125, 0.125, 0.375, 0.0], [0.5, 0.125, 0.0, 0.125, 
 # As floats, the shares of what is missing come to just below 1; the last token has none.
 SHORT_OF_1 = [0.3, 0.15, 0.15, 0.3, 0.1], [0.1, 0.1, 0.3, 0.2, 0.3]
 HALF_ONE = [0.25, 0.5, 0.25]
-EQUAL_LENGTHS = "all are equally long"
-NO_WEIGHT = "a weight of 0 adds nothing and is never drawn"
 
 EXERCISE = Exercise(
     number=1,
@@ -182,7 +162,7 @@ EXERCISE = Exercise(
         "through it with a running sum. If rounding keeps that sum too low to the end, take the "
         "last token with a weight above 0.",
     ),
-    right=(rejection_sample, by_bisection, exactly),
+    right=(rejection_sample, by_bisection),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -244,14 +224,6 @@ EXERCISE = Exercise(
     draw_call=draw_call,
     equivalent_mutants={
         "rejection_sample(): missing = [max(0.0, wanted - drafted) for wanted, drafted "
-        "in zip(target_probs, draft_probs, strict={True => False})]": EQUAL_LENGTHS,
-        "by_bisection(): ratio = min({1.0 => 2.0}, target_probs[draft_token] / "
-        "draft_probs[draft_token])": "u is below 1",
-        "by_bisection(): sums = list(itertools.accumulate((max(a - b, 0.0) for a, b in "
-        "zip(target_probs, draft_probs, strict={True => False}))))": EQUAL_LENGTHS,
-        "exactly(): goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, "
-        "strict={True => False}) if a > b))": EQUAL_LENGTHS,
-        "exactly(): goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, "
-        "strict=True) if a {> => >=} b))": NO_WEIGHT,
+        "in zip(target_probs, draft_probs, strict={True => False})]": "all are equally long",
     },
 )

@@ -1,7 +1,6 @@
 """Exercise 8.4: how many KV tokens a request keeps after a verifying pass."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course.calling.plain_values import as_whole
@@ -24,13 +23,6 @@ def roll_back_kv(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> in
 def from_before_the_pass(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> int:
     before = kv_tokens_used - 1 - num_drafted
     return before + 1 + num_accepted
-
-
-def by_marks(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> int:
-    marks = [True] * (kv_tokens_used - num_drafted)
-    for draft in range(num_drafted):
-        marks.append(draft < num_accepted)
-    return marks.count(True)
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -83,7 +75,7 @@ MISCONCEPTIONS = (
     Misconception(
         "how_many_go",
         "The function returns how many KV tokens to drop.",
-        "This is how many KV tokens are dropped; the engine asks how many stay.",
+        "This is the number of KV tokens that are dropped. Return how many stay.",
         lambda kv_tokens_used, drafted, accepted: drafted - accepted,
     ),
     Misconception(
@@ -119,27 +111,29 @@ JUDGE = Comparison(
 )
 
 
-def judge_story(ask: Ask, text: str, passes: Sequence[Pass]) -> Failure | None:
-    """Ask after each pass over a text that begins as `text`.
+def after(text: str, *passes: Pass) -> Check:
+    """The check that asks about these passes, each over the same text."""
+    return lambda ask, rng: next(
+        filter(None, (judge_pass(ask, text, each) for each in passes)), None
+    )
 
-    When a pass begins, the cache holds K/V of every known token but the last.
-    """
-    for each in passes:
-        computed, stays = text + each.drafts, text + each.drafts[: each.num_accepted]
-        args = len(computed), len(each.drafts), each.num_accepted
-        value = ask(*args)
-        failure = JUDGE.judge(ask, [args])
-        if failure:
-            rows: Rows = (
-                *failure.example,
-                ("K/V held", " ".join(computed)),
-                ("the text", " ".join(stays + each.drawn)),
-            )
-            if (kept := as_whole(value)) is not None:
-                rows += (("then", outcome(kept, computed, stays, each.drawn)),)
-            return Failure(failure.idea, rows, failure.misconception)
-        text = stays + each.drawn
-    return None
+
+def judge_pass(ask: Ask, text: str, each: Pass) -> Failure | None:
+    """Ask about a pass over `text`; the cache holds K/V of every known token but the last."""
+    computed, stays = text + each.drafts, text + each.drafts[: each.num_accepted]
+    args = len(computed), len(each.drafts), each.num_accepted
+    value = ask(*args)
+    failure = JUDGE.judge(ask, [args])
+    if failure is None:
+        return None
+    rows: Rows = (
+        *failure.example,
+        ("K/V held", " ".join(computed)),
+        ("the text", " ".join(stays + each.drawn)),
+    )
+    if (kept := as_whole(value)) is not None:
+        rows += (("then", outcome(kept, computed, stays, each.drawn)),)
+    return Failure(failure.idea, rows, failure.misconception)
 
 
 def outcome(kept: int, computed: str, stays: str, drawn: str) -> str:
@@ -158,26 +152,6 @@ def outcome(kept: int, computed: str, stays: str, drawn: str) -> str:
         f"position {kept}, {stays[kept]}, has lost its K/V, and no pass computes it again: the "
         f"next one begins with the {drawn} at position {right}"
     )
-
-
-def each_behind(text: str, *passes: Pass) -> Check:
-    """The check that asks about these passes, each over the same text."""
-    return lambda ask, rng: next(
-        filter(None, (judge_story(ask, text, [each]) for each in passes)), None
-    )
-
-
-def a_whole_text(ask: Ask, rng: random.Random) -> Failure | None:
-    text, goal, passes = "WH", "WHEREFOREARTTHOUROMEO", list[Pass]()
-    end = len(text)
-    while end < len(goal):
-        wanted = min(rng.randint(0, 4), len(goal) - end - 1)
-        num_accepted = rng.randint(0, wanted)
-        wrong = "X" * (wanted - num_accepted)
-        drawn = goal[end + num_accepted]
-        passes.append(Pass(goal[end : end + num_accepted] + wrong, num_accepted, drawn))
-        end += num_accepted + 1
-    return judge_story(ask, text, passes)
 
 
 def any_pass(rng: random.Random) -> list[Args]:
@@ -222,25 +196,13 @@ EXERCISE = Exercise(
         "The K/V of the rejected draft tokens is at the end. Count these tokens and subtract their "
         "number from `kv_tokens_used`.",
     ),
-    right=(roll_back_kv, from_before_the_pass, by_marks),
+    right=(roll_back_kv, from_before_the_pass),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("some are accepted", each_behind("ROM", Pass("EXYZ", 1, "O"), Pass("IAX", 2, "S"))),
-        (
-            "all or none",
-            each_behind(
-                "ROM",
-                Pass("EOS", 3, "A"),
-                Pass("AXY", 0, "E"),
-                Pass("E", 1, "O"),
-                Pass("A", 0, "E"),
-            ),
-        ),
-        (
-            "nothing drafted",
-            lambda ask, rng: judge_story(ask, "ROM", [Pass("", 0, "E"), Pass("", 0, "O")]),
-        ),
-        ("a whole text", a_whole_text),
+        ("some are accepted", after("ROM", Pass("EXYZ", 1, "O"), Pass("IAX", 2, "S"))),
+        ("all are accepted", after("ROM", Pass("EOS", 3, "A"), Pass("E", 1, "O"))),
+        ("none is accepted", after("ROM", Pass("AXY", 0, "E"), Pass("A", 0, "E"))),
+        ("nothing drafted", after("ROM", Pass("", 0, "E"))),
         ("any pass", JUDGE.on_drawn(any_pass)),
     ),
     draw_call=named("kv_tokens_used", "num_drafted", "num_accepted"),

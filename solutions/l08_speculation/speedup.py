@@ -1,6 +1,5 @@
 """Exercise 8.3: how many times as fast speculation is as plain decoding."""
 
-import math
 import random
 from collections.abc import Callable
 
@@ -39,13 +38,6 @@ def of_a_round(acceptance_rate: float, num_draft_tokens: int, draft_cost: float)
         chance *= acceptance_rate
         tokens += chance
     return tokens / time
-
-
-def by_time_per_token(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) -> float:
-    time_per_token = (1 + draft_cost * num_draft_tokens) / math.fsum(
-        acceptance_rate**i for i in range(num_draft_tokens + 1)
-    )
-    return 1 / time_per_token
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -177,7 +169,7 @@ EXERCISE = Exercise(
         "Speed is tokens per unit of time. Divide the tokens of a round by the time of a round, "
         "and compare with plain decoding, whose speed is 1.",
     ),
-    right=(speedup, of_a_round, by_time_per_token),
+    right=(speedup, of_a_round),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a good draft", JUDGE.on((0.85, 4, 0.1), (0.5, 2, 0.25), (0.9, 1, 0.05))),

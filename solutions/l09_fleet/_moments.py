@@ -7,6 +7,7 @@ from typing import Any
 from course.calling.errors import shortened
 from course.checks.fleet_loads import Load
 from course.format_values import show, show_call
+from course.harness import Rows
 from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
 
 
@@ -34,6 +35,10 @@ def draw_asked(name: str, args: tuple[FleetSnapshot | Load]) -> str:
 def draw_decision(decision: Any) -> str:
     """The decision, or what was returned instead."""
     return shortened(show(decision), 80)
+
+
+def example(name: str, snapshot: FleetSnapshot, expected: str, got: str) -> Rows:
+    return ("input", draw_snapshot(name, snapshot)), ("expected", expected), ("got", got)
 
 
 def waiting(id: int, tokens: int = 200, **fields: int) -> WaitingView:

@@ -1,4 +1,4 @@
-"""Wrong ways to route a request, and what puts them right."""
+"""Misconceptions of routing."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,14 +1,17 @@
 """A policy's score over several loads, beside FIFO's and the reference's on the same loads."""
 
 import functools
+import random
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
 
 from course.checks.fleet_loads import NUM_REQUESTS, Load
 from course.exercise import Misconception
+from course.harness import Ask, Failure
 from nanogpt.experiments.paired_statistics import Estimate, paired
 from nanogpt.fleet.fleet_views import FleetSnapshot
+from solutions.l09_fleet._moments import ANY_PAIR, draw_decision, example
 from solutions.l09_fleet._policies import first_by, is_lost, pairs, reference
 from solutions.l09_fleet._serving import Served, serve, serve_by_fifo
 
@@ -130,7 +133,7 @@ class Score:
         return None if None in waits else max(wait for wait in waits if wait is not None)
 
     def problem(self) -> Misconception | None:
-        """Why the policy does not pass, its most frequent habit first; None if it passes."""
+        """Why the policy does not pass, by its most frequent habit; None if it passes."""
         wait_us = self.longest_wait_us
         waits_too_long = wait_us is None or wait_us > LONGEST_WAIT_US
         pairs = zip(self.yours, self.baselines, strict=True)
@@ -182,3 +185,36 @@ class Score:
 def seconds(wait_us: int | None) -> str:
     """A wait in words."""
     return "for ever" if wait_us is None else f"{wait_us / 1e6:.2f} s"
+
+
+# --- the check ----------------------------------------------------------------------------------
+
+
+def scored_loads(rng: random.Random) -> list[Load]:
+    """The loads that a policy is scored on."""
+    return [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
+
+
+def judge_loads(ask: Ask, rng: random.Random) -> Failure | None:
+    """Each load is served by the answer, by FIFO and by the reference."""
+    loads = scored_loads(rng)
+    yours: list[Served] = []
+    for load in loads:
+        served = ask(load)
+        if served.problem is not None:
+            rows = example(ask.name, served.snapshot, ANY_PAIR, draw_decision(served.decision))
+            return replace(served.problem, example=rows)
+        yours.append(served)
+    score = Score(tuple(yours), tuple(map(baseline, loads)))
+    problem, table = score.problem(), ("by load", score.table())
+    if problem is None:
+        ask.shown = (table, ("all in all", score.summary()))
+        return None
+    return problem.failure(
+        (
+            ("input", f"{NUM_LOADS} loads of {NUM_REQUESTS} requests"),
+            ("expected", WANTED),
+            ("got", score.summary()),
+            table,
+        )
+    )

@@ -1,14 +1,13 @@
 """Exercise 9.4: a policy of one's own, scored on hidden loads."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
+from course.checks.fleet_loads import FLEET, NUM_REQUESTS
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
-from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
+from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView
 from solutions.l09_fleet._decisions import ILLEGAL, illegal
 from solutions.l09_fleet._moments import (
     ANY_PAIR,
@@ -20,7 +19,7 @@ from solutions.l09_fleet._moments import (
     any_moments,
     draw_asked,
     draw_decision,
-    draw_snapshot,
+    example,
     idle,
     moment,
 )
@@ -30,12 +29,10 @@ from solutions.l09_fleet._score import (
     MARGIN,
     NUM_LOADS,
     TOLERANCE,
-    WANTED,
     WEAK,
-    Score,
-    baseline,
+    judge_loads,
 )
-from solutions.l09_fleet._serving import Policy, Served
+from solutions.l09_fleet._serving import Policy
 from solutions.l09_fleet.route import route
 
 # --- right answers ------------------------------------------------------------------------------
@@ -76,34 +73,7 @@ def by_slack(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     return None if best is None else best[2:]
 
 
-def by_points(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    """One number for everything: priority, age, and the worker's backlog minus the hit."""
-
-    def points(pair: tuple[WaitingView, WorkerView]) -> float:
-        request, worker = pair
-        waited_ms = (snapshot.now_us - request.arrival_us) / 1000
-        can_make_it = snapshot.now_us + request.remaining_us <= request.deadline_us
-        value = 600 * can_make_it + 200 * (2 - request.priority)
-        if waited_ms > 850:
-            value += 2000 + waited_ms
-        return value - to_compute(snapshot, request, worker) / 20
-
-    legal = pairs(snapshot)
-    if not legal:
-        return None
-    request, worker = max(legal, key=points)
-    return request.id, worker.id
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
-
-
-def the_nearest_deadline_of_all(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    request = min(snapshot.waiting, key=lambda request: request.deadline_us)
-    for other, worker in pairs(snapshot):
-        if other is request:
-            return request.id, worker.id
-    return None
 
 
 def leaves_a_token_free(snapshot: FleetSnapshot) -> tuple[int, int] | None:
@@ -133,7 +103,7 @@ EMPTY_RAISES = Misconception(
     "empty_raises",
     "At least one request waits.",
     "A snapshot in which no request waits is no error: return None.",
-    examples=(the_nearest_deadline_of_all,),
+    examples=(lambda snapshot: snapshot.waiting[0] and my_policy(snapshot),),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -148,7 +118,7 @@ def judge_one(ask: Ask, snapshot: FleetSnapshot, expected: str) -> Failure | Non
     """A decision must be legal, and None only where it is expected."""
     called = ask.call(snapshot, may_raise=not snapshot.waiting)
     got = draw_decision(called.value) if called.error is None else called.error.kind
-    rows = example(ask, snapshot, expected, got)
+    rows = example(ask.name, snapshot, expected, got)
     if called.raised(IndexError, ValueError, TypeError, StopIteration):
         return EMPTY_RAISES.failure(rows)
     if called.error is not None:
@@ -170,43 +140,9 @@ def why_never(ask: Ask, snapshot: FleetSnapshot, expected: str, rows: Rows) -> F
     return NEVER.failure(rows, expected)
 
 
-def example(ask: Ask, snapshot: FleetSnapshot, expected: str, got: str) -> Rows:
-    return ("input", draw_snapshot(ask.name, snapshot)), ("expected", expected), ("got", got)
-
-
 def on(*cases: tuple[FleetSnapshot, str]) -> Check:
     """The check that asks about these snapshots."""
     return lambda ask, rng: judge(ask, cases)
-
-
-def scored_loads(rng: random.Random) -> list[Load]:
-    """The loads that a policy is scored on."""
-    return [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
-
-
-def loads_it_has_not_seen(ask: Ask, rng: random.Random) -> Failure | None:
-    """Each load is served by the answer, by FIFO and by the reference."""
-    loads = scored_loads(rng)
-    yours: list[Served] = []
-    for load in loads:
-        served = ask(load)
-        if served.problem is not None:
-            rows = example(ask, served.snapshot, ANY_PAIR, draw_decision(served.decision))
-            return replace(served.problem, example=rows)
-        yours.append(served)
-    score = Score(tuple(yours), tuple(map(baseline, loads)))
-    problem, table = score.problem(), ("by load", score.table())
-    if problem is None:
-        ask.shown = (table, ("all in all", score.summary()))
-        return None
-    return problem.failure(
-        (
-            ("input", f"{NUM_LOADS} loads of {NUM_REQUESTS} requests"),
-            ("expected", WANTED),
-            ("got", score.summary()),
-            table,
-        )
-    )
 
 
 EXERCISE = Exercise(
@@ -266,7 +202,7 @@ EXERCISE = Exercise(
         "`deadline_us`. Go through the requests in that order and list the workers with room for "
         "each. Send the first request whose list is not empty. Return None after the loop.",
     ),
-    right=(my_policy, by_slack, by_points),
+    right=(my_policy, by_slack),
     misconceptions=(NEVER, EXACT_FIT, EMPTY_RAISES, *ILLEGAL, *WEAK),
     checks=(
         (
@@ -292,7 +228,7 @@ EXERCISE = Exercise(
             ),
         ),
         ("any moment", lambda ask, rng: judge(ask, [(s, ANY_PAIR) for s in any_moments(rng)])),
-        ("loads it has not seen", loads_it_has_not_seen),
+        ("loads it has not seen", judge_loads),
     ),
     draw_call=draw_asked,
     asked_as=Policy,

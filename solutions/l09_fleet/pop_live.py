@@ -4,17 +4,14 @@
 import heapq
 import math
 import random
-from collections.abc import Callable
-from operator import itemgetter
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise, Misconception
 from course.task import Task
 from nanogpt.fleet.decisions import Entry, Newest, pop_in_place, push, remove
-
-Popped: TypeAlias = tuple[int | None, list[Entry]]
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -33,14 +30,7 @@ def pop_live(
     return None, heap
 
 
-def by_peeking(heap: list[Entry], newest: Newest) -> Popped:
-    rest = heap.copy()
-    while rest and rest[0][2] != newest[rest[0][1]]:
-        heapq.heappop(rest)
-    return (heapq.heappop(rest)[1] if rest else None), rest
-
-
-def from_a_sorted_list(heap: list[Entry], newest: Newest) -> Popped:
+def from_a_sorted_list(heap: list[Entry], newest: Newest) -> tuple[int | None, list[Entry]]:
     # A sorted list is a heap.
     entries = sorted(heap)
     live = [at for at, (_, who, generation) in enumerate(entries) if newest[who] == generation]
@@ -48,7 +38,6 @@ def from_a_sorted_list(heap: list[Entry], newest: Newest) -> Popped:
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
-
 
 NOTHING_LIVE: Any = ((math.inf,), None, 0)
 
@@ -64,14 +53,14 @@ def leaving(which: Callable[[Entry, Entry, Newest], bool]) -> Callable[[list[Ent
     return answer
 
 
-def discards_one(heap: list[Entry], newest: Newest) -> Popped:
+def discards_one(heap: list[Entry], newest: Newest) -> Any:
     rest = sorted(heap)
     if rest and rest[0][2] != newest[rest[0][1]]:
         del rest[0]
     return (rest[0][1] if rest else None), rest[1:]
 
 
-def without_looking(heap: list[Entry], newest: Newest) -> Popped:
+def without_looking(heap: list[Entry], newest: Newest) -> Any:
     rest = list(heap)
     while True:
         _, request_id, generation = heapq.heappop(rest)
@@ -79,24 +68,15 @@ def without_looking(heap: list[Entry], newest: Newest) -> Popped:
             return request_id, rest
 
 
-def in_place(heap: list[Entry], newest: Newest) -> Popped:
-    request_id, heap[:] = pop_live(heap, newest)
-    return request_id, heap
-
-
-def part(value: Any, index: int) -> Any:
-    """One of the two that come back; None where there are not two."""
-    items = as_items(value) or ()
-    return items[index] if len(items) == 2 else None
-
-
 def is_pair(value: Any) -> bool:
-    request_id = part(value, 0)
-    is_id = request_id is None or as_whole(request_id) is not None
-    return is_id and as_items(part(value, 1)) is not None
+    match as_items(value):
+        case [request_id, heap] if request_id is None or as_whole(request_id) is not None:
+            return as_items(heap) is not None
+        case _:
+            return False
 
 
-def is_heap(value: Any) -> bool:
+def is_heap(value: Sequence[Any]) -> bool:
     try:
         return all(value[(i - 1) // 2] <= value[i] for i in range(1, len(value)))
     except TypeError:
@@ -123,7 +103,7 @@ MISCONCEPTIONS = (
         "A heap is a list, so entries can be deleted anywhere.",
         "The list that you return is no heap any more. Take entries off the top with "
         "`heapq.heappop`, which keeps the order.",
-        matches=lambda value: not is_heap(as_items(part(value, 1)) or ()),
+        matches=lambda value: is_pair(value) and not is_heap(value[1]),
         examples=(lambda *args: (pop_live(*args)[0], pop_live(*args)[1][::-1]),),
     ),
     Misconception(
@@ -139,15 +119,6 @@ MISCONCEPTIONS = (
         "Several stale entries may come before the first live one. Go on until an entry is live or "
         "the heap is empty.",
         discards_one,
-    ),
-    Misconception(
-        "last_entry_counts",
-        "The youngest entry of a request is the live one.",
-        "After a removal no entry of the request is live, not even its youngest. Compare with "
-        "`newest[request_id]`, not with the other entries in the heap.",
-        lambda heap, _: from_a_sorted_list(
-            heap, {who: generation for _, who, generation in sorted(heap, key=itemgetter(2))}
-        ),
     ),
     Misconception(
         "peeks",
@@ -171,7 +142,11 @@ MISCONCEPTIONS = (
         leaving(lambda entry, live, newest: entry > live and entry[2] == newest[entry[1]]),
     ),
     EMPTY_RAISES,
-    Misconception("in_place", "A pop changes the heap that it is given.", examples=(in_place,)),
+    Misconception(
+        "in_place",
+        "A pop changes the heap that it is given.",
+        examples=(lambda heap, newest: (pop_in_place(heap, newest), heap),),
+    ),
     Misconception(
         "no_return",
         "A pop changes the heap, so it need not return it.",
@@ -188,9 +163,8 @@ class Heaps(Comparison[Any]):
     def read(self, returned: Any, args: Args) -> Any:
         """The result with its heap sorted, if it is a heap."""
         value = Comparison[Any].read(self, returned, args)
-        heap = part(value, 1)
-        is_sortable = isinstance(value, tuple) and isinstance(heap, list) and is_heap(heap)
-        return (part(value, 0), sorted(cast("list[Any]", heap))) if is_sortable else value
+        is_sortable = type(value) is tuple and is_pair(value) and is_heap(value[1])
+        return (value[0], sorted(value[1])) if is_sortable else value
 
 
 def any_heaps(rng: random.Random, count: int = 60) -> list[Args]:
@@ -273,7 +247,7 @@ EXERCISE = Exercise(
         "generation = heapq.heappop(heap)`. Return the id and the heap from inside the loop, and "
         "`None, heap` after it.",
     ),
-    right=(pop_live, by_peeking, from_a_sorted_list),
+    right=(pop_live, from_a_sorted_list),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("every entry is live", JUDGE.on(*ALL_LIVE)),

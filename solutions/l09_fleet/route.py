@@ -38,13 +38,6 @@ def by_loop(workers: list[WorkerView], hits: dict[int, int]) -> int:
     return best[2]
 
 
-def by_stable_sorts(workers: list[WorkerView], hits: dict[int, int]) -> int:
-    order = sorted(workers, key=lambda worker: worker.id)
-    order.sort(key=lambda worker: worker.num_running)
-    order.sort(key=lambda worker: hits.get(worker.id, 0) - worker.backlog_tokens, reverse=True)
-    return order[0].id
-
-
 # --- cases --------------------------------------------------------------------------------------
 
 
@@ -98,8 +91,6 @@ JUDGE = Comparison(
         *any_choices(random.Random(4), 60),
     ],
 )
-
-
 BACKLOGS = [view(5, 300), view(2, 100), view(4, 200)]
 
 EXERCISE = Exercise(
@@ -143,12 +134,12 @@ EXERCISE = Exercise(
         "the most important part first. A worker that `hits` leaves out has a hit of 0: "
         "`hits.get(worker.id, 0)`.",
     ),
-    right=(route, by_loop, by_stable_sorts),
+    right=(route, by_loop),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
             "different backlogs",
-            # Where all have a hit, a KeyError comes of something else.
+            # If all workers have a hit, a KeyError has another cause.
             lambda ask, rng: (
                 JUDGE.on((BACKLOGS, {2: 60, 4: 60, 5: 60}))(ask, rng)
                 or JUDGE.on_raising(KEY_ERROR, (KeyError,), (BACKLOGS, {}), ([view(3)], {}))(

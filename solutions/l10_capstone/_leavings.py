@@ -1,4 +1,4 @@
-"""Misconceptions of a client that disconnects, each as the function that one would write."""
+"""Misconceptions of the request of a client that disconnects."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ KEYS = ("waiting", "running", "leaving", "in_step")
 
 
 def but_for(**changed: Field) -> Callable[..., Any]:
-    """Right, but with other values of these fields."""
+    """The right state with other values of these fields."""
 
     def answer(state: State, request_id: int) -> State:
         wrong = {name: field(state, request_id) for name, field in changed.items()}

@@ -1,4 +1,4 @@
-"""Misconceptions of a text that comes in pieces, each as the function that one would write."""
+"""Misconceptions of streaming a text whose characters may be split over tokens."""
 
 import codecs
 import io
@@ -21,7 +21,7 @@ def decoded(data: bytes, is_done: bool) -> str:
 
 
 def by(decode: Decode, start_at: StartAt = lambda text, sent: sent) -> Any:
-    """Decode all bytes in this way, and send the text from there on."""
+    """Decode all bytes by `decode`, and send the text from `start_at(text, sent)` on."""
 
     def answer(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
         text = decode(b"".join(committed), is_done)
@@ -53,22 +53,17 @@ def as_a_file(data: bytes, is_done: bool) -> str:
 
 
 def visible(events: list[str]) -> str:
-    """Their text as most ways to read or show it leave it."""
+    """Their text without the differences that reading or showing it often loses."""
     return "".join(c for c in unicodedata.normalize("NFKC", "".join(events)) if c.isprintable())
 
 
-def is_malformed(value: Any) -> bool:
-    items = as_items(value)
-    return items is None or any(not isinstance(item, str) for item in items)
-
-
 def form(value: Any) -> str:
-    """What is wrong with the form of a result, as a sentence."""
+    """What is wrong with the form of a result, as a sentence; "" for a list of strings."""
     items = as_items(value)
     if items is None:
         return f"Return a list of events, also when there is none; this is {a_kind(value)}."
-    odd = next(item for item in items if not isinstance(item, str))
-    return f"An event is a str; one of these is {a_kind(odd)}."
+    odd = [item for item in items if not isinstance(item, str)]
+    return f"An event is a str; one of these is {a_kind(odd[0])}." if odd else ""
 
 
 MUST_DECODE = Misconception(
@@ -89,7 +84,7 @@ MISCONCEPTIONS = (
         "not_events",
         "The function returns the text itself.",
         form,
-        matches=is_malformed,
+        matches=lambda value: form(value) != "",
         examples=(lambda *args: "".join(stream_delta(*args)),),
     ),
     Misconception(
@@ -151,7 +146,7 @@ MISCONCEPTIONS = (
 )
 CHANGES_THE_TEXT = Misconception(
     "changes_the_text",
-    "A line end is a line end.",
+    "Line ends, accents and invisible characters do not matter.",
     "Send the text exactly as the tokens have it. Line ends, accents and invisible characters "
     "stay as they are, and `sent` counts each of them.",
     matches=lambda got, wanted: "".join(got) != "".join(wanted) and visible(got) == visible(wanted),

@@ -1,4 +1,4 @@
-"""Misconceptions of admission control, each as the function that such a person would write."""
+"""Misconceptions of admission control."""
 
 import math
 from collections.abc import Callable

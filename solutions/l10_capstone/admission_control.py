@@ -50,30 +50,6 @@ def by_shares(
     return (429, sorted([seconds, limits.max_retry_s])[0])
 
 
-def by_match(
-    queue: QueueView, limits: AdmissionLimits, request: NewRequest
-) -> str | tuple[int, int | None]:
-    never = (
-        request.num_prompt_tokens > limits.max_prompt_tokens
-        or request.num_prompt_tokens + request.max_new_tokens > limits.max_kv_tokens + 1
-    )
-    full = queue.num_waiting + len(queue.running) >= limits.max_requests
-    match never, queue.is_closing, full:
-        case True, _, _:
-            return 400, None
-        case _, True, _:
-            return 503, None
-        case _, _, False:
-            return "accept"
-        case _:
-            try:
-                left = min(queue.running) * len(queue.running)
-                wait = -int(-left // queue.tokens_per_s)
-            except (ValueError, ZeroDivisionError):
-                wait = 1
-            return 429, min(wait, limits.max_retry_s)
-
-
 # --- cases --------------------------------------------------------------------------------------
 
 
@@ -179,14 +155,14 @@ EXERCISE = Exercise(
             "400, `None`: the request can never fit. Its `num_prompt_tokens` may be at most "
             "`limits.max_prompt_tokens`. It may hold the K/V of at most `limits.max_kv_tokens` "
             "tokens, its prompt and `max_new_tokens`; the last generated token needs no K/V. Check "
-            "this first, whatever the queue holds.",
+            "this first, even if the server is shutting down or full.",
             "503, `None`: the server is shutting down (`queue.is_closing`).",
-            "429, seconds: `limits.max_requests` requests are unfinished, running and waiting. "
-            "`queue.running` has the number of tokens that each running request has still to "
-            "generate; `queue.num_waiting` more are waiting.",
-            "The seconds say when the first of the running requests will finish. They "
-            "share `queue.tokens_per_s` evenly. Round up, and return at most "
-            "`limits.max_retry_s`. If nothing runs, or `tokens_per_s` is still 0, return 1 s.",
+            "429, seconds: `limits.max_requests` requests are unfinished, that is, running or "
+            "waiting. `queue.running` has the number of tokens that each running request has still "
+            "to generate, and `queue.num_waiting` more requests are waiting.",
+            "The seconds are the time until a running request finishes, the earliest of them. The "
+            "running requests share `queue.tokens_per_s` evenly. Round up, and return at most "
+            "`limits.max_retry_s`. If no request runs, or `tokens_per_s` is still 0, return 1 s.",
         ),
         args=BUSY,
         result=(429, 5),
@@ -209,7 +185,7 @@ EXERCISE = Exercise(
         "`tokens_per_s`. Round up and apply `max_retry_s`. `running` may be empty, and "
         "`tokens_per_s` may be 0.",
     ),
-    right=(admission_control, by_shares, by_match),
+    right=(admission_control, by_shares),
     misconceptions=(*MISCONCEPTIONS, ANOTHER_STATUS),
     checks=(
         ("a place, or none", JUDGE.on(IDLE, BUSY, queue_of(5, waiting=2), queue_of(5, 5, 5))),

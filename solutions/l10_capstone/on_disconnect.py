@@ -1,6 +1,5 @@
 """Exercise 10.3: the request of a client that has disconnected."""
 
-import copy
 import random
 from collections.abc import Callable
 from typing import Any
@@ -27,17 +26,6 @@ def on_disconnect(state: "dict[str, Any]", request_id: int) -> "dict[str, Any]":
     return {"waiting": waiting, "running": running, "leaving": leaving, "in_step": state["in_step"]}
 
 
-def in_its_copy(state: dict[str, Any], request_id: int) -> dict[str, Any]:
-    after = copy.deepcopy(state)
-    if request_id in after["waiting"]:
-        after["waiting"].remove(request_id)
-    elif request_id in after["running"] and not after["in_step"]:
-        after["running"].pop(request_id)
-    elif request_id in after["running"] and request_id not in after["leaving"]:
-        after["leaving"].append(request_id)
-    return after
-
-
 def by_sets(state: dict[str, Any], request_id: int) -> dict[str, Any]:
     going = {*state["running"]} & {request_id}
     later = going if state["in_step"] else set[int]()
@@ -50,7 +38,7 @@ def by_sets(state: dict[str, Any], request_id: int) -> dict[str, Any]:
 
 
 class InTheirOrder:
-    """An answer whose `leaving` begins with the ids that were there before, in their order."""
+    """An answer whose `leaving` begins with the ids that it had before, in their order."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -64,11 +52,8 @@ class InTheirOrder:
         ids = as_wholes((as_mapping(value) or {}).get("leaving"))
         if ids is None:
             return value
-        known = [i for i in before if i in ids]
-        rest = list(ids)
-        for i in known:
-            rest.remove(i)
-        return {**value, "leaving": known + rest}
+        places = {i: place for place, i in enumerate(before)}
+        return {**value, "leaving": sorted(ids, key=lambda i: places.get(i, len(before)))}
 
 
 # --- cases --------------------------------------------------------------------------------------
@@ -135,7 +120,7 @@ EXERCISE = Exercise(
             '`state["in_step"]` is true while a step runs. A step reads the K/V of all running '
             "requests, so none of them may be removed before the step is over.",
             '`state["leaving"]` is the list of ids that the server will remove from `running`, '
-            "with their K/V, after this step. No id is there twice, and their order is free.",
+            "with their K/V, after this step. It has no id twice, and its order does not matter.",
             "If the id is in neither `waiting` nor `running`, the request has ended, and nothing "
             "changes.",
         ),
@@ -152,9 +137,9 @@ EXERCISE = Exercise(
         "A waiting request holds nothing, so remove it at once. A running one holds K/V: when may "
         "that be freed?",
         "Always remove the id from `waiting`. If it is in `running`, look at `in_step`: remove it "
-        "at once, or add it to `leaving` unless it is there.",
+        "at once, or add it to `leaving` unless `leaving` has it.",
     ),
-    right=(on_disconnect, in_its_copy, by_sets),
+    right=(on_disconnect, by_sets),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (

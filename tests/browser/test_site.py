@@ -105,7 +105,7 @@ def test_a_page_draws_all_its_widgets_fits_a_phone_and_breaks_no_rule(look, name
 def test_from_a_server_it_can_be_searched_and_keeps_the_choice_of_colours(look):
     page = look("index", from_server=True)
     style = "(all) => all.map((each) => getComputedStyle(each).animationName)"
-    moving = page.locator(".replay .step, .replay .say, .replay .head")
+    moving = page.locator(".replay :is(.step, .cover, .wrong, .right)")
     assert set(moving.evaluate_all(style)) == {"none"}  # for who wants less motion
     page.get_by_role("button", name="Dark colours").click()
     expect(page.locator(".sn-timeline")).to_have_attribute("data-theme", "dark")

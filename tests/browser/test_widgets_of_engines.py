@@ -299,8 +299,8 @@ def test_the_cone_widens_by_a_window_with_every_layer_and_a_token_finds_its_way(
 # ---- blocks --------------------------------------------------------------------------------------
 
 
-def test_a_pool_and_its_tree_open_where_a_block_is_first_shared_and_step_together(show):
-    page = show([make("BlockPool", group="g"), make("PrefixTree", group="g")])
+def test_a_pool_and_its_tree_open_where_a_block_is_first_shared(show):
+    page = show([make("BlockPool"), make("PrefixTree")])
     pool, tree = page.locator(".sn-block-pool"), page.locator(".sn-prefix-tree")
     assert "finds its first 32 tokens in 4 blocks" in live(page)
     assert pool.locator(".sn-bp-shared").count() == 4
@@ -318,6 +318,8 @@ def test_a_pool_and_its_tree_open_where_a_block_is_first_shared_and_step_togethe
     assert queue.text_content() == "Cached blocks, in the order of eviction: 6, 5 and 4."
     press(page, "End")
     assert "Request 5 decodes; request 5 is done." in live(page)
+    focus_toolbar(page, 1)
+    press(page, "End")
     assert pool.locator(".sn-bp-held").count() == tree.locator(".sn-pt-held").count() == 0
     assert tree.locator(".sn-pt-cached").count() == 18
 

@@ -173,7 +173,7 @@ def test_every_decision_marks_its_case_and_its_scores_are_to_scale(show):
     ]
     assert picture.locator(".sn-gp-immune").count() == 1
     assert page.locator(".sn-chip").text_content() == "aggressive, margin 1.2"
-    assert live(page).endswith("there is no incumbent. Nothing gives way.")
+    assert live(page).endswith("there is no incumbent. No request is preempted.")
 
 
 def test_the_ladder_is_climbed_one_fix_at_a_time_and_its_bars_are_to_scale(show):
@@ -221,7 +221,7 @@ def test_all_ranks_leave_at_the_layer_where_one_votes_to(show):
     press(page, "ArrowRight")
     assert live(page) == (
         "As it should be.\nLayer 7: rank 0 votes 0, rank 1 votes 1; MAX is 1. Target 17 is written "
-        "after rank 0 looked here, and before rank 1 did. All ranks leave here, none alone. "
+        "after rank 0 looked here, and before rank 1 did. All ranks leave here, no rank by itself. "
         "7 of 12 layers computed for nothing: 58 percent of the pass."
     )
     assert picture.locator(".sn-vb-left").count() == 2

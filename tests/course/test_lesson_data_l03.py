@@ -22,6 +22,7 @@ from nanogpt import (
     load_model,
 )
 from nanogpt.policies import fusing
+from solutions.l03_interleaving._padded import seeing, sees
 
 
 def attempted(name, function, status="failed"):
@@ -130,11 +131,17 @@ def test_the_fused_forward_writes_what_the_oracle_writes(exact):
         assert text[len(prompt) :] == generate(exact, prompt, 5)
 
 
+def with_the_past_visible(context_lens, num_scheduled_tokens):
+    mask = fusing.full_mask(context_lens, num_scheduled_tokens).clone()
+    mask[:, :, : max(context_lens)] = True
+    return mask
+
+
 def test_visible_padding_changes_the_letters_that_the_lesson_counts(exact):
     texts = [encode(SOLILOQUY[i : i + 24 - (i // 6) % 16]) for i in range(0, 360, 6)]
     limits = EngineConfig(token_budget=2000, max_batch_size=60, executor="fused")
     second = []
-    for mask in (fusing.full_mask, l03_exhibits.forgets_the_past):
+    for mask in (fusing.full_mask, with_the_past_visible):
         queue = [(0, Request(i, text, 2)) for i, text in enumerate(texts)]
         trace = Engine(exact, limits, Policies(full_mask=mask)).run(queue)
         second.append([trace.generated_tokens(i)[1] for i in range(60)])
@@ -160,8 +167,8 @@ def test_a_query_that_sees_nothing_spoils_its_row_from_two_layers_on(exact):
     for model in models:
         for prompts in (("O R", "O, Ro"), ("O Rom", "O, Ro")):
             known = [encode(prompt) for prompt in prompts]
-            lengths, mask = [len(tokens) for tokens in known], l03_exhibits.rows_that_see_nothing
-            logits, _ = fused_forward(model, known, [[], []], lengths, mask)
+            lengths = [len(tokens) for tokens in known]
+            logits, _ = fused_forward(model, known, [[], []], lengths, seeing(sees))
             finite.append([bool(row.isfinite().all()) for row in logits])
     assert finite == [[True, True], [True, True], *[[False, True], [True, True]] * 2]
 

@@ -161,7 +161,7 @@ def test_a_run_that_goes_on_for_ever_or_fails_ends_in_a_sentence():
 
 
 def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():
-    load = two_tier_load(seed=0, requests_per_s=4, duration_s=10)
+    load = two_tier_load(seed=0, requests_per_s=6, duration_s=10)
     variants = (UNPREEMPTED, BATCHED, SUSPENDED)
     said = under_load(load, {"slack": attempted("l05.slack", policy.slack)}, variants)
     assert said.startswith("In these runs `slack` came from you. ")

@@ -104,6 +104,6 @@ def test_points_and_the_gain_of_a_batch():
     busy, idle = WorkerView(0, 0, 31, 32, 100, 2048), WorkerView(1, 0, 0, 32, 2048, 2048)
     points = source_score(busy, 33), source_score(idle, 0)
     assert "**{:.0f} against {:.0f} points**".format(*points) in WORDS
-    for cost, said in ((SOURCE_COST, "**×1.48**"), (CALIBRATED_COST, "**×32**")):
+    for cost, said in ((SOURCE_COST, "**1.48 times**"), (CALIBRATED_COST, "**32 times**")):
         gain = 32 * decode_us(cost, 1, 0) / decode_us(cost, 32, 0)
-        assert said == f"**×{gain:.3g}**" and said in WORDS
+        assert said == f"**{gain:.3g} times**" and said in WORDS

@@ -115,7 +115,7 @@ def test_marimo_check_finds_nothing():
 
 
 def test_a_notebook_is_saved_the_way_marimo_saves_it():
-    from marimo._convert.converters import MarimoConvert  # takes a second
+    from course.marimo_internals import MarimoConvert  # takes a second
 
     for stem, text in some(TEXTS.items(), 16):
         assert MarimoConvert.from_py(text).to_py() == text, stem

@@ -27,7 +27,7 @@ def loaded(text: str, *names: str):
 
 
 def in_marimo(text: str) -> Any:
-    from marimo._convert.converters import MarimoConvert  # takes a second
+    from course.marimo_internals import MarimoConvert  # takes a second
 
     return MarimoConvert.from_py(text)
 

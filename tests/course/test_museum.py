@@ -43,8 +43,6 @@ def test_a_check_names_the_misconception_of_each_exhibit():
         ("l02.requeue", l02_exhibits.start_over, "restarts"),
         ("l03.assign_tokens", l03_exhibits.along_the_active, "records_active"),
         ("l03.full_mask", l03_exhibits.padding_in_sight, "new_padding_visible"),
-        ("l03.full_mask", l03_exhibits.rows_that_see_nothing, "all_masked"),
-        ("l03.full_mask", l03_exhibits.forgets_the_past, "past_padding_visible"),
         ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
         ("l06.local_vote", races.flag_vote, "flag"),
         ("l06.preemption_point", races.leave_alone, "no_collective"),
@@ -138,10 +136,10 @@ def as_recorded(words: str) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("race", some(sorted(l06_races.all_races()), 2))
+@pytest.mark.parametrize("race", some(sorted(l06_races.RACES), 2))
 def test_a_race_in_real_processes_ends_as_it_was_recorded(race: str):
     with Runner(2, timeout_s=8.0) as runner:
-        run = l06_races.all_races()[race]
+        run = l06_races.RACES[race]
         said = {how: run(runner, how == "wrong") for how in ("right", "wrong")}
     recorded = l06_ranks.recording()["races"][race]
     for how, words in said.items():

@@ -20,7 +20,7 @@ from course.publish.notebook_blocks import (
     pristine_workspace,
     site_blocks,
 )
-from course.publish.replay_svg import FILE, NUM_STEPS, picture
+from course.publish.replay_svg import FILE, picture
 from course.publish.site_pages import Page, lesson_page
 
 
@@ -153,16 +153,12 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, capsys
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_the_readmes_picture_is_what_its_script_makes_and_pauses_where_plans_differ():
+def test_the_readmes_picture_is_what_its_script_makes_of_a_wrong_and_a_right_answer():
     text = FILE.read_text(encoding="utf-8")
-    yours, reference = showcase.runs()
-    assert text == picture(yours, reference)
+    wrong, right = showcase.report(showcase.WRONG), showcase.report(showcase.RIGHT)
+    assert (wrong.status, right.status) == ("failed", "passed")
+    assert wrong.misconception is not None
+    assert text == picture(wrong, right, showcase.run(showcase.RIGHT))
     assert "<script" not in text
-    assert "@media (prefers-reduced-motion:reduce){.replay .step" in text
-    assert text.count('class="step ') == 2 * NUM_STEPS
-    at = showcase.first_difference(yours, reference)
-    assert 0 < at < NUM_STEPS - 1
-    assert yours.steps[:at] == reference.steps[:at]
-    assert f"Step {at} is the first that differs." in text
-    report = showcase.report()
-    assert report.status == "failed" and report.misconception is not None
+    still, _ = text.split("@media (prefers-reduced-motion:no-preference){")
+    assert "animation" not in still

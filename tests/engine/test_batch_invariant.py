@@ -11,6 +11,7 @@ from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
+from nanogpt.executors.compiled import CompiledExecutor
 from nanogpt.features import executor_type
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.request import Request
@@ -30,7 +31,10 @@ def serve(**settings: Any) -> tuple[Bits, list[list[int]], int]:
     bits: Bits = {}
     config = EngineConfig(**settings)
 
-    class Watched(executor_type(config)):
+    maker = executor_type(config)
+    base = maker if isinstance(maker, type) else CompiledExecutor
+
+    class Watched(base):
         def execute(self, rows: Sequence[Row]) -> ModelOutput:
             result = super().execute(rows)
             ends = torch.tensor([row.num_logits for row in rows]).cumsum(0) - 1
@@ -46,9 +50,12 @@ def serve(**settings: Any) -> tuple[Bits, list[list[int]], int]:
     return bits, [request.generated_tokens for request in requests], preempted
 
 
+@pytest.mark.parametrize("executor", ["batch_invariant", "compiled"])
 @pytest.mark.parametrize("window", [None, 20])
-def test_the_same_bits_in_every_batch_chunking_storage_and_after_preemption(window: int | None):
-    common = {"executor": "batch_invariant", "sliding_window": window}
+def test_the_same_bits_in_every_batch_chunking_storage_and_after_preemption(
+    executor: str, window: int | None
+):
+    common = {"executor": executor, "sliding_window": window}
     alone, texts, _ = serve(token_budget=512, max_batch_size=1, **common)
     kv = {"max_kv_tokens": 90 if window is None else 27}
     other: list[dict[str, Any]] = [{"token_budget": 7}, {"token_budget": 400}, kv]

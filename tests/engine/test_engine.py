@@ -196,8 +196,8 @@ def assert_texts(engine: Engine, arrivals: list[tuple[int, Request]]) -> None:
 def test_a_step_whose_logits_are_not_finite_leaves_no_trace_and_no_nan_in_the_cache(fields: Any):
     """The plans after it take other chunks: NaN must not wait in the slots beyond them."""
     model = copy.deepcopy(tiny_model())
-    gain = model.blocks[0].ln_1.weight
-    healthy = gain.clone()
+    weights = model.position_embedding.weight  # which no executor copies
+    healthy = weights.clone()
     policies = Policies(plan_step=any_legal_plan(7))
     engine = Engine(model, settings(**fields), policies, draft=sometimes_right)
     arrivals, dropped = arrivals_of(ASKS), 0
@@ -206,7 +206,7 @@ def test_a_step_whose_logits_are_not_finite_leaves_no_trace_and_no_nan_in_the_ca
     while not engine.scheduler.is_done():
         if engine.step_number % 2:
             before = snapshot(engine)
-            gain.fill_(math.nan if engine.step_number % 4 == 1 else math.inf)
+            weights.fill_(math.nan if engine.step_number % 4 == 1 else math.inf)
             words = refusal(engine.step)
             if words:
                 assert f"step {engine.step_number}: the logits of request" in words
@@ -215,7 +215,7 @@ def test_a_step_whose_logits_are_not_finite_leaves_no_trace_and_no_nan_in_the_ca
                 dropped += 1
             else:  # a step without logits: requests only left
                 assert not engine.trace().steps[-1].work
-            gain.copy_(healthy)
+            weights.copy_(healthy)
         if not engine.scheduler.is_done():
             engine.step()
         engine.cache.check()

@@ -137,7 +137,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"preempt_to_admit": 1}, "preempt_to_admit is 1; it must be True or False"),
     ({"temperature": math.inf}, "temperature is inf"),
     ({"seed": 1.5}, "seed is 1.5"),
-    ({"executor": "paged"}, r"no executor 'paged'; choose from \['batch_invariant', 'fused',"),
+    ({"executor": "paged"}, r"no executor 'paged'; choose from \['batch_invariant', 'compiled',"),
     ({"sliding_window": 0}, "sliding_window is 0; it must be at least 1"),
     ({"num_sinks": 1}, "num_sinks is 1; without a sliding window everything is kept"),
     ({"sliding_window": 4, "num_sinks": -1}, "num_sinks is -1; it must be at least 0"),

@@ -1,5 +1,6 @@
 """The engine under a window: what is counted is what is held, and what wrong policies do to it."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -129,7 +130,11 @@ def test_another_right_answer_changes_nothing(name: str, kv_storage: str, part: 
 def test_a_wrong_answer_runs_and_shows_in_the_text(
     name: str, kv_storage: str, part: Any, executor: str
 ):
-    assert run_with(Policies(**{name: part}), kv_storage, executor=executor)[1] >= 1
+    line = nullcontext()
+    if executor == "compiled" and name == "visible":
+        line = pytest.warns(UserWarning, match="a custom mask needs Python in every step")
+    with line:
+        assert run_with(Policies(**{name: part}), kv_storage, executor=executor)[1] >= 1
 
 
 def test_a_view_shows_in_the_bytes_and_not_in_the_tokens_held():

@@ -76,6 +76,7 @@ def test_padding_is_what_a_fused_step_costs():
         costs[executor] = [(f.useful_tokens, f.computed_tokens) for f in engine.step().forwards]
     assert costs == {
         "packed": [(11, 11)],
+        "compiled": [(11, 11)],
         "batch_invariant": [(11, 16)],
         "single_mask": [(11, 11)],
         "fused": [(11, 32)],

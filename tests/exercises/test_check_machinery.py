@@ -25,8 +25,6 @@ from nanogpt.server import server_policies
 from nanogpt.slo import policy
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
-from solutions.l05_slo_policy import _prefills as prefills
-from solutions.l05_slo_policy.select_victim import STARVED
 from solutions.l07_blocks._hash_cases import any_texts
 from solutions.l07_blocks._hashing import pattern, right_labels
 from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
@@ -77,22 +75,6 @@ def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
     assert len(missed) <= len(ways) / 3, missed
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("exercise_id", "name"),
-    [
-        ("l01.plan_step", "prefill_first"),
-        ("l02.choose_victim", "oldest"),
-    ],
-)
-def test_a_failing_workload_is_shrunk_to_two_requests(exercise_id: str, name: str) -> None:
-    item = exercise(exercise_id)
-    alone = dataclasses.replace(item, checks=item.checks[-1:])
-    report = alone.check(written(exercise_id, name))
-    assert report.misconception == name
-    assert len(dict(report.example)["workload"].splitlines()) == 3  # the limits and two requests
-
-
 # --- lesson 2: a scheduler in plain numbers -------------------------------------------------------
 
 
@@ -134,37 +116,6 @@ def test_the_tiny_scheduler_takes_the_engine_s_steps(workload: Workload) -> None
         assert marks == expected.get(step, {})
     assert max(expected) == serving.step - 1
     assert Serving(workload, Decisions(requeue=start_over)).run(MAX_STEPS)
-
-
-# --- lesson 5: prefills one after the other -------------------------------------------------------
-
-
-@given(
-    st.lists(
-        st.builds(prefills.Job, st.integers(0, 400), st.integers(1, 1500), st.integers(5, 900)),
-        min_size=1,
-        max_size=6,
-    ),
-    st.sampled_from(["conservative", "aggressive"]),
-    st.integers(1, 3),
-)
-def test_under_the_right_gate_everybody_gets_done(
-    jobs: list[prefills.Job], mode: str, slots: int
-) -> None:
-    run = prefills.Prefills(prefills.Workload(mode, 1.2, slots, tuple(jobs)), policy.select_victim)
-    assert run.run(100)
-    # Each preemption has a victim that was never preempted before.
-    assert sum("thrown away" in line for line in run.diary) <= len(jobs)
-    assert slots > 1 or max(run.lost) <= 1
-
-
-def test_without_rule_1_a_long_prompt_begins_anew_for_every_urgent_one() -> None:
-    lost: list[list[int]] = []
-    for select_victim in (policy.select_victim, written("l05.select_victim", "ignores_rule_1")):
-        run = prefills.Prefills(STARVED, select_victim)
-        assert run.run(40)
-        lost.append(run.lost)
-    assert lost == [[1, 0, 0, 0, 0], [4, 0, 0, 0, 0]]
 
 
 # --- lesson 6: ranks without processes ------------------------------------------------------------

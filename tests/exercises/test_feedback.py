@@ -239,7 +239,7 @@ CARDS = [
     ("l04.rolling_buffer_index", "over_the_sinks",
      "rolling_buffer_index(position, window=3, sinks=2) for 0, 1, 3, 4, 5",
      "5 slots: once 5 is computed, all of these are kept",
-     "slot 0: position 0 and 5\nslot 1: position 1\nslot 3: position 3\nslot 4: position 4"),
+     "slot 0 for positions 0 and 5"),
     ("l06.local_vote", "flag",
      "local_vote(target=6, step=7, layers_done=1, num_layers=4)", "0", "1"),
     ("l08.rejection_sample", "at_the_threshold",

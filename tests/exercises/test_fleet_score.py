@@ -11,9 +11,8 @@ from course.registry import exercise
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.simulation import simulate
 from solutions.l09_fleet import _policies, _score
-from solutions.l09_fleet._score import NUM_LOADS, Score
+from solutions.l09_fleet._score import NUM_LOADS, Score, scored_loads
 from solutions.l09_fleet._serving import Habits, Served, serve, serve_by_fifo
-from solutions.l09_fleet.my_policy import scored_loads
 
 my_policy = worked("l09.my_policy")
 

@@ -160,7 +160,7 @@ test("a tree goes on to the right, and each further child begins a row of its ow
   assert.equal(treePlaces(new Map()).rows, 0);
 });
 
-test("what stands behind a block that gave way is there, and no prompt gets to it", () => {
+test("what stands behind an evicted block is there, and no prompt gets to it", () => {
   const { states, nodes } = poolStates(poolTrace());
   const tree = treeAt(states, nodes, 4);
   assert.deepEqual([tree.get("ab").kind, tree.get("dd").kind], ["gone", "cached"]);

@@ -65,7 +65,7 @@ test("equal votes are told together", () => {
 test("a layer is told with its votes, the write, and who left", () => {
   assert.equal(layerWords(right, 0), "Layer 0: ranks 0 and 1 vote 0; MAX is 0.");
   assert.equal(layerWords(right, 3), "Layer 3: rank 0 votes 0, rank 1 votes 1; MAX is 1. Target 17 is written after rank 0 looked " +
-    "here, and before rank 1 did. All ranks leave here, none alone. 3 of 6 layers computed for nothing: 50 percent of the pass.");
+    "here, and before rank 1 did. All ranks leave here, no rank by itself. 3 of 6 layers computed for nothing: 50 percent of the pass.");
   assert.match(layerWords(right, 4), /^Layer 4 is never run\. /);
   assert.equal(layerWords(right, 6), "This pass has 6 layers.");
   assert.match(layerWords(alone, 3), /1; the collective never answers\. .* Rank 0 hangs here: it waits for rank 1\. Rank 1 leaves here: it left without a vote\./);

@@ -81,9 +81,9 @@ test("each decision is one of the four cases, and none without an incumbent", ()
 
 test("rows begin with the candidate, then the highest score, each with its part", () => {
   assert.deepEqual(rowsOf(decision).map((row) => [row.id, row.kind, ...row.roles]), [
-    [7, "candidate", "candidate"], [3, "immune", "immune"], [2, "running", "incumbent"], [1, "running", "gives way"],
+    [7, "candidate", "candidate"], [3, "immune", "immune"], [2, "running", "incumbent"], [1, "running", "victim"],
   ]);
-  assert.equal(roleWords(rowsOf(decision)[3]), "0.001 · gives way");
+  assert.equal(roleWords(rowsOf(decision)[3]), "0.001 · victim");
 });
 
 test("the axis holds all scores, the bar and 0", () => {
@@ -93,12 +93,12 @@ test("the axis holds all scores, the bar and 0", () => {
   assert.deepEqual(scoreTicks({ low: -0.25, high: 1.1 }, 4), [0, 0.5, 1]);
 });
 
-test("a decision is told with the incumbent, the margin and who gives way", () => {
+test("a decision is told with the incumbent, the margin and the victim", () => {
   assert.equal(decisionWords(decision), "It passes.\nRequest 7 waits with slack +20.0 ms, score 0.02. The incumbent is the most " +
-    "urgent running request that is not immune (conservative), request 2: slack +80.0 ms, score 0.01; 1.2 times that is 0.012. Request 1 gives way.");
+    "urgent running request that is not immune (conservative), request 2: slack +80.0 ms, score 0.01; 1.2 times that is 0.012. Request 1 is preempted.");
   assert.match(decisionWords({ ...decision, mode: "aggressive" }), /is the least urgent running request that is not immune \(aggressive\)/);
-  assert.match(decisionWords({ ...decision, incumbent: null, victim: null }), /Every running request is immune: .* Nothing gives way\.$/);
-  assert.match(decisionWords({ ...decision, incumbent: null, running: [], victim: null }), / Nothing runs\. Nothing gives way\.$/);
+  assert.match(decisionWords({ ...decision, incumbent: null, victim: null }), /Every running request is immune: .* No request is preempted\.$/);
+  assert.match(decisionWords({ ...decision, incumbent: null, running: [], victim: null }), / Nothing runs\. No request is preempted\.$/);
 });
 
 // ---- the repair ladder ----------------------------------------------------------------------

@@ -20,7 +20,6 @@ const story = [
 test("a cell is as wide as lets views begin with one, unless that is too many cells", () => {
   assert.equal(cellBytes(story), 640);
   assert.equal(cellBytes([bytes([{ label: "x", nbytes: 6400 }], [view("a", 0, 4)], 1, 1)]), 128);
-  assert.equal(cellBytes(story, 100), 100);
 });
 
 test("storages keep their rows: alive, freed, or not there yet", () => {

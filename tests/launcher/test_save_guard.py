@@ -4,10 +4,12 @@ import errno
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from launching import LESSON
+from starlette.exceptions import HTTPException
 
 STUB = "raise NotImplementedError"
 
@@ -35,15 +37,15 @@ def reload(lesson: Any, file: Path) -> Callable[[], None]:
 
 def held(lesson: Any, old: str = "", new: str = "") -> Any:
     """What a page would save that holds the lesson with `old` replaced."""
-    from marimo._server.models.models import SaveNotebookRequest
-
     cells = list(lesson.app.cell_manager.cell_data())
-    return SaveNotebookRequest(
+    return SimpleNamespace(
         cell_ids=[cell.cell_id for cell in cells],
         codes=[cell.code.replace(old, new) for cell in cells],
         names=[cell.name for cell in cells],
         configs=[cell.config for cell in cells],
         filename=str(lesson.path),
+        layout=None,
+        persist=True,
     )
 
 
@@ -102,8 +104,6 @@ def test_nor_over_what_an_editor_writes_while_the_page_is_being_saved(
 def test_a_lesson_that_cannot_be_written_stays_whole_and_the_page_is_told(
     lesson: Any, file: Path, monkeypatch
 ):
-    from marimo._utils.http import HTTPException
-
     before = file.read_text()
 
     def full(*_: object) -> None:

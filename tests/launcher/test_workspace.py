@@ -5,8 +5,10 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from launching import LESSON
@@ -255,11 +257,8 @@ OWN_SETTINGS = {  # what a learner may have chosen, and the lessons' in its plac
 }
 
 
-def test_a_learners_own_marimo_settings_leave_what_a_lesson_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    from marimo._config import manager, utils
-
+@pytest.mark.process
+def test_a_learners_own_marimo_settings_leave_what_a_lesson_needs(tmp_path: Path):
     own = [
         f"{table}.{key} = {json.dumps(mine)}\n" for (table, key), (mine, _) in OWN_SETTINGS.items()
     ]
@@ -267,10 +266,13 @@ def test_a_learners_own_marimo_settings_leave_what_a_lesson_needs(
     work = tmp_path / "work"
     work.mkdir()
     shutil.copy(ROOT / "lessons" / "pyproject.toml", work)
-    monkeypatch.chdir(tmp_path)
-    utils.get_user_config_path.cache_clear()
-    read = manager.get_default_config_manager(current_path=str(work / "l01_chunks.py"))
-    config: Any = read.get_config()
-    utils.get_user_config_path.cache_clear()
-    found = {(table, key): config[table].get(key) for table, key in OWN_SETTINGS}
+    command = [sys.executable, "-m", "marimo", "config", "show"]
+    shown = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=60)
+    headings = r"^.*(?:Project overrides|User config) from .*$"
+    texts = re.split(headings, shown.stdout, flags=re.MULTILINE)[1:]
+    overrides, user = (tomllib.loads(text) for text in texts)
+    found = {
+        (table, key): overrides.get(table, {}).get(key, user[table].get(key))
+        for table, key in OWN_SETTINGS
+    }
     assert found == {name: ours for name, (_, ours) in OWN_SETTINGS.items()}

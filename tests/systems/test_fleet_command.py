@@ -161,7 +161,7 @@ def test_a_bad_argument_is_refused_with_its_limit(arguments: str, message: str):
 
 def test_the_help_names_every_policy_scenario_and_cost_and_their_limits():
     status, out, err = fleet("--help")
-    assert (status, err) == (0, "") and "(1 to 64; default 4)" in out
+    assert (status, err) == (0, "") and "(1 to 64; default: 4)" in out
     for names in (PRESETS, get_args(Scenario), COSTS):
         assert f"{{{','.join(names)}}}" in out
 

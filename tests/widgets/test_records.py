@@ -249,7 +249,7 @@ def test_a_pass_that_sleeps_goes_on_after_the_candidate_s_first_token():
     slept["cycle"]["cleaned_us"] = None
     events = make("SloCycle", **slept).events
     assert [each["stage"] for each in events][6:] == [
-        "sleep", "re-admission", "first token", "resume",
+        "suspend", "re-admission", "first token", "resume",
     ]  # fmt: skip
     assert events[-1]["words"].startswith("The pass that slept goes on at layer 7, ")
     assert "Kept for later: 7 of 12 layers" in events[5]["words"]

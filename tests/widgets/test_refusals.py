@@ -191,7 +191,6 @@ REFUSED = [
     # a preempted pass
     ("VoteBoard", "boards", [], "boards has 0 entries"),
     ("VoteBoard", "boards.1.label", ALIKE, "two boards are called 'with a vote'"),
-    ("VoteBoard", "shown", 5, "shown is 5, but there are 5 boards"),
     ("VoteBoard", "boards.0.agreement", "shout", "agreement of boards[0] is 'shout'; it must be o"),
     ("VoteBoard", "boards.0.record.layer", 13, "is 13, but there are 12 layers"),
     ("VoteBoard", "boards.0.record.checks.1.3.vote", 2, "is 2; it must be 0 or 1"),

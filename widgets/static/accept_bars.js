@@ -2,7 +2,7 @@
 
 import { fateWords, lawOf, middle, missing, ruleWords, short, staying, stretches } from "./accept_bars_layout.js";
 import { chartText, hatch } from "./chart.js";
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, svg, titleRow } from "./dom.js";
 import { textButton } from "./player.js";
 import { askAbove } from "./question.js";
 import { createSlider } from "./slider.js";
@@ -99,7 +99,7 @@ function legend() {
 }
 
 function build(root, model) {
-  const [p, q, outcomes, tokens, title, name] = ["p", "q", "outcomes", "tokens", "title", "name"].map((each) => model.get(each));
+  const [p, q, outcomes, tokens, name] = ["p", "q", "outcomes", "tokens", "name"].map((each) => model.get(each));
   const parts = outcomes[0].length;
   const law = lawOf(q, outcomes);
   // The draft that most often has to go shows the most.
@@ -131,7 +131,7 @@ function build(root, model) {
     },
   }));
   root.append(
-    title ? node("p", { class: "sn-title sn-ab-title" }, title) : "",
+    titleRow(model),
     node("div", { class: "sn-toolbar" }, node("span", { class: "sn-group" }, ...buttons),
       ...sliders.map(({ input }) => node("span", { class: "sn-group" }, input))),
     said, strips, bars, legend(),

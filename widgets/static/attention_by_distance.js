@@ -2,7 +2,7 @@
 
 import { drawAttention, drawMap } from "./attention_by_distance_picture.js";
 import { attentionWords, headOf } from "./attention_by_distance_layout.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { number } from "./words.js";
 
@@ -67,8 +67,7 @@ function build(root, model) {
       return attentionWords(data, chosen, step + 1);
     },
   });
-  const title = model.get("title");
-  if (title) root.append(node("p", { class: "sn-title sn-ad-title" }, title));
+  root.append(titleRow(model));
   root.append(player.toolbar, player.keys, player.live, stage, legend(data));
   player.open(model, model.get("window") - 1);
   return player.sized((room) => {

@@ -1,6 +1,6 @@
 // The padded batch, cell by cell; its steps take the padding out and lay the mask below.
 
-import { mount, node, svg } from "./dom.js";
+import { mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import {
   batchCells, cellAfterKey, cellWords, hasPacked, queryAfterKey, queryWordsOf, realCells,
@@ -56,7 +56,7 @@ function cumulativeLine(packed, wanted) {
 }
 
 function build(root, model) {
-  const [rows, numNew, batch, reference, title] = ["rows", "num_scheduled_tokens", "batch", "reference", "title"].map((name) => model.get(name));
+  const [rows, numNew, batch, reference] = ["rows", "num_scheduled_tokens", "batch", "reference"].map((name) => model.get(name));
   const { packed } = batch;
   const wanted = reference?.packed ?? null;
   const cells = batchCells(batch, numNew, reference);
@@ -131,7 +131,7 @@ function build(root, model) {
     scroller?.addEventListener("click", onPointer);
   }
 
-  root.append(node("div", { class: "sn-head" }, node("p", { class: "sn-title" }, title), node("span", { class: "sn-chips" }, chip)));
+  root.append(titleRow(model, node("span", { class: "sn-chips" }, chip)));
   if (packed) root.append(player.toolbar, player.keys);
   else player.live.classList.add("sn-bv-still");
   root.append(...[player.live, picture.scroller, staircase?.scroller, packed ? numbers : null, said, legend].filter(Boolean));

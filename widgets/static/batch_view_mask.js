@@ -1,10 +1,10 @@
 // The staircase mask of a packed batch: blocks in their request's colour, cu_seqlens_q and cu_seqlens_k at its edges.
 
-import { node, svg } from "./dom.js";
+import { makeReachable, node, svg } from "./dom.js";
 import { packedCells, stretchOf } from "./batch_view_layout.js";
 import { hueOf } from "./batch_view_picture.js";
 import { cellSize } from "./mask_layout.js";
-import { drawMaskCell, reachByTab, visibleText } from "./mask_picture.js";
+import { drawMaskCell, visibleText } from "./mask_picture.js";
 import { count } from "./words.js";
 
 const OWNERS = 16;
@@ -97,7 +97,7 @@ export function createStaircase({ rows, strip, packed, wanted }) {
       ...drawEdges(packed, wanted, size, top), cursor,
     );
     scroller.replaceChildren(picture);
-    reachByTab(scroller, width > available, staircaseLabel(packed));
+    makeReachable(scroller, width > available, staircaseLabel(packed));
     drawn = { cursor, size };
   }
 

@@ -2,7 +2,7 @@
 
 import { createAhead } from "./ahead.js";
 import { chartText, hatch, ticks } from "./chart.js";
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { idleSpans, sideSummary, stepWords, wholeLength } from "./batching_layout.js";
 import { count } from "./words.js";
@@ -92,8 +92,7 @@ function build(root, model) {
     },
   });
   const stage = node("div", {}, ...panels.map((panel) => panel.element));
-  const title = model.get("title");
-  if (title) root.append(node("p", { class: "sn-title sn-ba-title" }, title));
+  root.append(titleRow(model));
   root.append(player.toolbar, player.keys, player.live, stage);
   player.open(model);
   return player.sized((room) => panels.forEach((panel) => panel.draw(length, room, player.step())));

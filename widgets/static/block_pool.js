@@ -1,7 +1,7 @@
 // Steps through a run's pool of blocks: tables, shared blocks and cached blocks.
 
 import { drawBlocks } from "./block_pool_picture.js";
-import { mount, node } from "./dom.js";
+import { mount, node, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { firstPoolDifference, poolStates } from "./pool_states.js";
 import { poolStepOpening, poolStepWords, poolTotalsWords } from "./pool_words.js";
@@ -76,7 +76,7 @@ function build(root, model) {
   }
   const length = Math.max(...sides.map(({ states }) => states.length));
   const player = createPlayer({
-    root, count: length, label: "Steps of the pool", extras, group: model.get("group"),
+    root, count: length, label: "Steps of the pool", extras,
     name: (step) => `step ${step} of ${length - 1}`,
     delay: () => 1600,
     onStep: (step) => {
@@ -84,9 +84,8 @@ function build(root, model) {
       return sides.map((side) => sideSaid(side, step)).join("\n");
     },
   });
-  const title = model.get("title");
   root.append(...[
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
+    titleRow(model, chip),
     player.toolbar, player.keys, player.live,
     other ? differenceNote(difference, sides) : aloneNote(names),
     ...sides.filter((side) => side.trace.error).map(stopNote),
@@ -103,7 +102,7 @@ function build(root, model) {
 export default {
   render: ({ model, el }) => mount({
     model, el, name: "block-pool", label: "The pool of blocks",
-    inputs: ["trace", "other", "alphabet", "title", "names", "group"],
+    inputs: ["trace", "other", "alphabet", "title", "names"],
     build: (root) => build(root, model),
   }),
 };

@@ -1,6 +1,6 @@
 // What pictures of steps as columns have in common: colours, numbers, pressing one, the cursor.
 
-import { node, pointIn, svg } from "./dom.js";
+import { makeReachable, node, pointIn, svg } from "./dom.js";
 import { scrollFor, widthOf } from "./timeline_layout.js";
 
 const HUES = 8;
@@ -42,14 +42,6 @@ export function pressColumns(picture, tops, columns, press) {
     const index = columns[at].findIndex((column) => x >= column.x && x < column.x + column.width);
     if (index >= 0) press(index);
   });
-}
-
-// A picture that scrolls must be reachable by keyboard; one that fits must not be a Tab stop.
-export function makeReachable(scroller, scrolls, label) {
-  for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", label]]) {
-    if (scrolls) scroller.setAttribute(name, value);
-    else scroller.removeAttribute(name);
-  }
 }
 
 // The element that a picture of columns scrolls in: `place` puts in a picture that may be wider than

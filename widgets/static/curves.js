@@ -1,7 +1,7 @@
 // Curves on labelled axes, each named where it ends; sliders choose which of them are shown.
 
 import { chartText } from "./chart.js";
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, svg, titleRow } from "./dom.js";
 import {
   apart, axesOf, axisWords, curveNames, endWords, figure, placeOn, shownSeries, tableRows,
 } from "./curves_layout.js";
@@ -114,7 +114,7 @@ function drawCurves(model, shown, width) {
 }
 
 function build(root, model) {
-  const [series, sliders, x, y, title, source] = ["series", "sliders", "x", "y", "title", "source"].map((name) => model.get(name));
+  const [series, sliders, x, y, source] = ["series", "sliders", "x", "y", "source"].map((name) => model.get(name));
   const chosen = Object.fromEntries(sliders.map(({ name, values, shown }) => [name, values[shown]]));
   const said = node("p", { class: "sn-cu-said", id: freshId("said"), "aria-live": "polite" });
   const stage = node("div", {});
@@ -134,7 +134,7 @@ function build(root, model) {
     },
   }));
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", source ? node("span", { class: "sn-chip sn-chip-strong" }, source) : ""),
+    titleRow(model, source ? node("span", { class: "sn-chip sn-chip-strong" }, source) : ""),
     node("div", { class: "sn-toolbar sn-cu-sliders" }, ...inputs.map(({ input }) => node("span", { class: "sn-group" }, input))),
     stage, said,
     node("details", { class: "sn-cu-numbers" }, node("summary", {}, "The numbers"), table),

@@ -25,6 +25,20 @@ export function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
 }
 
+// A picture's title, and what stands beside it.
+export function titleRow(model, ...beside) {
+  const title = model.get("title");
+  return node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", ...beside);
+}
+
+// A picture that scrolls must be reachable by keyboard; one that fits must not be a Tab stop.
+export function makeReachable(scroller, scrolls, label) {
+  for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", label]]) {
+    if (scrolls) scroller.setAttribute(name, value);
+    else scroller.removeAttribute(name);
+  }
+}
+
 // Ids for labels and patterns: many widgets share a page, and the module may be evaluated once.
 export function freshId(stem) {
   return `${stem}-${Math.random().toString(36).slice(2, 10)}`;

@@ -1,6 +1,6 @@
 // A fleet over virtual time: a window that follows the event, and a table of the moment.
 
-import { mount, node, pointIn, svg } from "./dom.js";
+import { mount, node, pointIn, svg, titleRow } from "./dom.js";
 import { fleetOf, fleetOpening, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
 import { drawFleet, pointAtEvent } from "./fleet_view_picture.js";
 import { clockTime, fleetWords, passWords, queueWords, runWords, wayWords } from "./fleet_view_words.js";
@@ -132,10 +132,9 @@ function build(root, model) {
       return fleetWords(fleet, step);
     },
   });
-  const title = model.get("title");
   const facts = [clockWords(trace.cost), trace.name, count(trace.num_workers, "worker"), count(fleet.requests.length, "request")];
   root.append(...[
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "",
+    titleRow(model,
       node("ul", { class: "sn-chips" }, ...facts.map((fact, index) => node("li", { class: index ? "sn-chip" : "sn-chip sn-chip-strong" }, fact)))),
     player.toolbar, player.keys, player.live, stage, way, moment.table,
     trace.error ? node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, "It stopped: "), trace.error) : null,

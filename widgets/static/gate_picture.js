@@ -1,7 +1,7 @@
 // Steps through decisions of a gate: the case of the four, and the scores on one axis.
 
 import { chartText } from "./chart.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, svg, titleRow } from "./dom.js";
 import { decisionWords, fourCases, isCase, incumbentOf, roleWords, rowsOf, scoreRange, scoreTicks } from "./gate_picture_layout.js";
 import { createPlayer } from "./player.js";
 import { fateWords, scoreWords, signedDuration } from "./signed_words.js";
@@ -69,7 +69,7 @@ function drawMargin(decision, x, base) {
 }
 
 function drawDot(row, x, y) {
-  const role = row.roles.includes("gives way") ? " sn-gp-victim" : "";
+  const role = row.roles.includes("victim") ? " sn-gp-victim" : "";
   if (row.kind === "candidate") return svg("path", { d: `M${x} ${y - 9}l9 9l-9 9l-9 -9Z`, class: "sn-gp-candidate" });
   const dot = svg("circle", { cx: x, cy: y, r: 7.5, class: `sn-gp-${row.kind}${role}` });
   if (!row.roles.includes("incumbent")) return dot;
@@ -147,9 +147,8 @@ function build(root, model) {
       return decisionWords(decisions[step]);
     },
   });
-  const title = model.get("title");
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
+    titleRow(model, chip),
     player.toolbar, player.keys, player.live, cases, scores,
   );
   player.live.classList.add("sn-gp-live");

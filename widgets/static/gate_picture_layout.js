@@ -38,7 +38,7 @@ export function rowsOf(decision) {
       roles: [
         each.immune ? "immune" : null,
         each.id === decision.incumbent ? "incumbent" : null,
-        each.id === decision.victim ? "gives way" : null,
+        each.id === decision.victim ? "victim" : null,
       ].filter(Boolean),
     })),
   ];
@@ -75,6 +75,6 @@ export function decisionWords(decision) {
   } else {
     facts.push(decision.running.length ? "Every running request is immune: there is no incumbent." : "Nothing runs.");
   }
-  facts.push(victim === null ? "Nothing gives way." : `Request ${victim} gives way.`);
+  facts.push(victim === null ? "No request is preempted." : `Request ${victim} is preempted.`);
   return `${decision.words}\n${facts.join(" ")}`;
 }

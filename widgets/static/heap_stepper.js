@@ -1,7 +1,7 @@
 // Steps through recorded heap operations: the tree, the array, the admission test.
 
 import { hatch } from "./chart.js";
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { admissionBar, entriesOf, frameWords, framesOf, heapOpening } from "./heap_stepper_layout.js";
 import { createHeapPicture } from "./heap_stepper_picture.js";
@@ -68,8 +68,7 @@ function build(root, model) {
       return frameWords(frames[step], operations);
     },
   });
-  const title = model.get("title");
-  if (title) root.append(node("p", { class: "sn-title sn-he-title" }, title));
+  root.append(titleRow(model));
   root.append(...[
     player.toolbar, player.keys, player.live, picture.scroller, taken, test,
     node(

@@ -1,6 +1,6 @@
 // KV tokens against the budget, step by step, and another run's below. Nothing here decides what runs.
 
-import { mount, node } from "./dom.js";
+import { mount, node, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { createKVPicture } from "./kv_budget_picture.js";
 import { kvLegend } from "./kv_budget_rows.js";
@@ -80,10 +80,9 @@ function build(root, model) {
       return sides.map((side) => sideWords(side, step)).join("\n");
     },
   });
-  const title = model.get("title");
   player.live.classList.toggle("sn-kv-two", sides.length > 1);
   root.append(...[
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(sides[0].trace)),
+    titleRow(model, chips(sides[0].trace)),
     player.toolbar, player.keys, player.live, aloneNote(names), picture.stage,
     ...sides.filter((side) => side.trace.error).map(stopNote),
     sums,

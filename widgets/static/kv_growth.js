@@ -1,6 +1,6 @@
 // KV tokens of several runs growing step by step: one without a window, and one of those with.
 
-import { mount, node, svg } from "./dom.js";
+import { mount, node, svg, titleRow } from "./dom.js";
 import { growthOpening, longestSteps, shownRuns, splitRuns, unitOf } from "./kv_growth_layout.js";
 import { createGrowthPicture } from "./kv_growth_picture.js";
 import { growthTotalsWords, runWords } from "./kv_growth_words.js";
@@ -85,7 +85,7 @@ function build(root, model) {
   }, "false");
   const steps = longestSteps(runs);
   const player = createPlayer({
-    root, count: Math.max(1, steps.length), label: "Steps of the runs", group: model.get("group"),
+    root, count: Math.max(1, steps.length), label: "Steps of the runs",
     extras: [slider?.input, bytesButton].filter(Boolean),
     name: (step) => `step ${steps[step]?.step ?? 0} of ${steps[steps.length - 1]?.step ?? 0}`,
     delay: () => 700,
@@ -97,9 +97,8 @@ function build(root, model) {
   });
   slider?.frame(player);
   player.live.classList.toggle("sn-kg-two", sides().length > 1);
-  const title = model.get("title");
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(runs)),
+    titleRow(model, chips(runs)),
     player.toolbar, player.keys, player.live, picture.stage, stops, totals, legend(runs, picture.stripes),
   );
   redraw();
@@ -113,7 +112,7 @@ function build(root, model) {
 export default {
   render: ({ model, el }) => mount({
     model, el, name: "kv-growth", label: "KV tokens over the steps of several runs",
-    inputs: ["runs", "title", "bytes_per_token", "shown", "group"],
+    inputs: ["runs", "title", "bytes_per_token", "shown"],
     build: (root) => build(root, model),
   }),
 };

@@ -1,6 +1,6 @@
 // Steps through a heap with lazy deletion: tree, array, and the counter that tells what is stale.
 
-import { mount, node } from "./dom.js";
+import { mount, node, titleRow } from "./dom.js";
 import { counterWords, counters, lazyFrames, lazyOpening, lazyWords, requestsOf, shapesOf } from "./lazy_heap_layout.js";
 import { createLazyPicture } from "./lazy_heap_picture.js";
 import { createPlayer } from "./player.js";
@@ -56,9 +56,8 @@ function build(root, model) {
       return lazyWords(frames, step);
     },
   });
-  const title = model.get("title");
   root.append(...[
-    title ? node("p", { class: "sn-title sn-he-title" }, title) : null,
+    titleRow(model),
     player.toolbar, player.keys, player.live, picture.scroller,
     node("div", { class: "sn-lh-side" }, node("span", { class: "sn-lh-name" }, "generations"), list),
     popped,

@@ -1,7 +1,6 @@
 // The tree and the array of a heap with lazy deletion: every entry glides, stale ones struck out.
 
-import { makeReachable } from "./column_picture.js";
-import { node, svg } from "./dom.js";
+import { makeReachable, node, svg } from "./dom.js";
 import { keyMark, levelOf, mostEntries, parentOf, sizesFor, treePlace } from "./heap_stepper_layout.js";
 import { arrayWords } from "./lazy_heap_layout.js";
 

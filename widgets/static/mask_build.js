@@ -1,6 +1,6 @@
 // Steps through the making of a fused mask; any query of the step can be chosen.
 
-import { mount, node } from "./dom.js";
+import { mount, node, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { buildCells, buildWords, countCells, isRealQuery, matrixRoom, queriesOf, queryWords } from "./mask_build_layout.js";
 import { createMatrix, MATRIX_FIXED } from "./mask_build_picture.js";
@@ -39,7 +39,7 @@ function firstQuery(steps, at) {
 }
 
 function build(root, model) {
-  const [steps, names, title] = ["steps", "names", "title"].map((name) => model.get(name));
+  const [steps, names] = ["steps", "names"].map((name) => model.get(name));
   const stage = node("div", {
     class: "sn-mb-stage", role: "listbox", tabindex: "0",
     "aria-label": "Queries: up and down choose one",
@@ -104,7 +104,7 @@ function build(root, model) {
   stage.addEventListener("pointermove", follow);
   stage.addEventListener("click", follow);
 
-  if (title) root.append(node("p", { class: "sn-title sn-mb-title" }, title));
+  root.append(titleRow(model));
   if (steps.length > 1) root.append(player.toolbar, player.keys);
   else player.live.classList.add("sn-mb-still");
   root.append(...[player.live, aloneNote(names), stage, said, buildLegend(steps)].filter(Boolean));

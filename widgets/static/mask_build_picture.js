@@ -1,9 +1,9 @@
 // One matrix of a fused mask, its rows selectable, and the one that it is compared with.
 
-import { freshId, node, svg } from "./dom.js";
+import { freshId, makeReachable, node, svg } from "./dom.js";
 import { cellSize } from "./mask_layout.js";
 import { buildCells, cellsOfQuery, columnLabel, comparedMask, isRealQuery, matrixWords, queryLabel, queryName } from "./mask_build_layout.js";
-import { drawMaskCell, drawPastDivider, reachByTab, visibleText } from "./mask_picture.js";
+import { drawMaskCell, drawPastDivider, visibleText } from "./mask_picture.js";
 
 const HEAD_ROOM = 40;
 const LABEL_ROOM = 34;
@@ -53,7 +53,7 @@ function drawMatrix({ mask, numPast, cellsOf, size, attributes }) {
 
 function captioned(words, drawn, room, label) {
   const scroller = node("div", { class: "sn-scroll sn-mb-scroll" }, drawn.picture);
-  reachByTab(scroller, drawn.width > room, label);
+  makeReachable(scroller, drawn.width > room, label);
   return node("div", { class: "sn-mb-matrix" }, node("p", { class: "sn-mb-caption", "aria-hidden": "true" }, words), scroller);
 }
 

@@ -61,11 +61,3 @@ export function swatch(className, words) {
 export function cellSwatch(cell, words) {
   return node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, ...drawMaskCell(cell, 0, 0, 14)), words);
 }
-
-// A picture that scrolls is reached by Tab and scrolled by arrows; one that fits is no Tab stop.
-export function reachByTab(scroller, scrolls, label) {
-  for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", label]]) {
-    if (scrolls) scroller.setAttribute(name, value);
-    else scroller.removeAttribute(name);
-  }
-}

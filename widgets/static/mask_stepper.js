@@ -1,7 +1,7 @@
 // Draws masks side by side and steps through their query rows.
 
-import { mount, node, svg } from "./dom.js";
-import { drawMaskCell, drawPastDivider, reachByTab, swatch, visibleText } from "./mask_picture.js";
+import { makeReachable, mount, node, svg, titleRow } from "./dom.js";
+import { drawMaskCell, drawPastDivider, swatch, visibleText } from "./mask_picture.js";
 import { createPlayer } from "./player.js";
 import { cellSize, cellsOfRow, differingCells, maskWords, numRows, stepWords } from "./mask_layout.js";
 import { count } from "./words.js";
@@ -82,7 +82,7 @@ function createFigure(mask, other, counts) {
     scroller.replaceChildren(drawn.picture);
     drawn.point(row);
     const scrolls = Number(drawn.picture.getAttribute("width")) > room;
-    reachByTab(scroller, scrolls, maskWords(mask));
+    makeReachable(scroller, scrolls, maskWords(mask));
   };
   return { element, draw, point: (row) => drawn?.point(row) };
 }
@@ -101,9 +101,8 @@ function build(root, model) {
       return stepWords(masks, row);
     },
   });
-  const title = model.get("title");
   const stage = node("div", { class: "sn-mk-stage" }, ...figures.map((figure) => figure.element));
-  if (title) root.append(node("p", { class: "sn-title sn-mk-title" }, title));
+  root.append(titleRow(model));
   root.append(player.toolbar, player.keys, player.live, stage, legend(masks));
   player.open(model);
   return player.sized((room) => {

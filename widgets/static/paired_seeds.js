@@ -1,6 +1,6 @@
 // Steps through the seeds of a comparison: all of them, then one pair after another in every panel.
 
-import { mount, node, pointIn, svg } from "./dom.js";
+import { mount, node, pointIn, svg, titleRow } from "./dom.js";
 import { comparisonWords, differenceWords, sharedWith, pairWords, seedsWords, verdict, verdictMark } from "./paired_seeds_layout.js";
 import { drawPanel } from "./paired_seeds_picture.js";
 import { createPlayer } from "./player.js";
@@ -89,10 +89,9 @@ function build(root, model) {
       return comparisonWords(comparison, step);
     },
   });
-  const title = model.get("title");
   const facts = [modelled ? "modelled" : "measured", scenario, count(seeds.length, "seed")];
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "",
+    titleRow(model,
       node("ul", { class: "sn-chips" }, ...facts.map((fact, index) => node("li", { class: index ? "sn-chip" : "sn-chip sn-chip-strong" }, fact)))),
     player.toolbar, player.keys, player.live, grid, legend(),
   );

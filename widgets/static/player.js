@@ -182,7 +182,7 @@ export function createPlayer({
   const keys = node(
     "p",
     { class: "sn-keys", id: keysId },
-    "Keys: left and right step, Home and End jump, up and down choose a button, Space presses it.",
+    "Keys: ← and → step, Home and End jump, ↑ and ↓ choose a button, Space presses it.",
   );
   const destroy = () => {
     stop();

@@ -1,11 +1,10 @@
 // Steps through the tree of published blocks: each behind its parent, with who names it.
 
-import { makeReachable, requestHue } from "./column_picture.js";
-import { mount, node, svg } from "./dom.js";
+import { requestHue } from "./column_picture.js";
+import { makeReachable, mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { faceOf, poolStates, shortHash } from "./pool_states.js";
 import { treeAt, treeOpening, treePlaces, treeStepWords, treeWords } from "./prefix_tree_layout.js";
-import { aloneNote } from "./whose.js";
 
 const CHARACTER = 7.3;
 const NODE_HEIGHT = 44;
@@ -31,7 +30,7 @@ function drawNode(hash, entry, { tokens }, place, sizes, trace) {
   const group = svg("g", { class: `sn-pt-node${lone}` });
   group.append(svg("rect", { x: x + 2, y: y + 2, width: sizes.box - 4, height: NODE_HEIGHT - 4, rx: 6, class: `sn-pt-${entry.kind}${shared}${entry.fresh ? " sn-pt-fresh" : ""}` }));
   group.append(treeText(x + 8, y + 19, faceOf(tokens, trace.alphabet), "sn-pt-tokens"));
-  const said = { held: ids.map((id) => `r${id}`).join(" "), cached: "free", gone: "gave way" }[entry.kind];
+  const said = { held: ids.map((id) => `r${id}`).join(" "), cached: "free", gone: "evicted" }[entry.kind];
   group.append(treeText(x + 8, y + 35, said));
   group.append(svg("title", {}, `#${shortHash(hash)}: ${said}`));
   return group;
@@ -75,7 +74,7 @@ function build(root, model) {
     showNew(scroller, fresh, room);
   };
   const player = createPlayer({
-    root, count: run.states.length, label: "Steps of the tree", group: model.get("group"),
+    root, count: run.states.length, label: "Steps of the tree",
     name: (step) => `step ${step} of ${run.states.length - 1}`,
     delay: () => 1600,
     onStep: (step) => {
@@ -83,10 +82,9 @@ function build(root, model) {
       return `Step ${run.states[step].step.step}. ${treeStepWords(run.states, step)}\n${treeWords(run.states, run.nodes, step)}`;
     },
   });
-  const title = model.get("title");
   root.append(...[
-    title ? node("p", { class: "sn-title sn-pt-title" }, title) : null,
-    player.toolbar, player.keys, player.live, aloneNote(model.get("names")), scroller,
+    titleRow(model),
+    player.toolbar, player.keys, player.live, scroller,
     node(
       "ul", { class: "sn-legend" },
       node("li", {}, "from left to right: a block and its children"),
@@ -105,7 +103,7 @@ function build(root, model) {
 export default {
   render: ({ model, el }) => mount({
     model, el, name: "prefix-tree", label: "The tree of published blocks",
-    inputs: ["trace", "alphabet", "title", "names", "group"],
+    inputs: ["trace", "alphabet", "title"],
     build: (root) => build(root, model),
   }),
 };

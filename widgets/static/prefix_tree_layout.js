@@ -28,7 +28,7 @@ export function treePlaces(nodes) {
 }
 
 // What can be found after a step, by hash: { blocks, ids, kind } with "held" or "cached", and with
-// "gone" those above it that gave way, so that nothing behind them can be found any more.
+// "gone" the evicted ones above it, so that nothing behind them can be found any more.
 export function treeAt(states, nodes, index) {
   const state = states[index];
   const found = new Map();

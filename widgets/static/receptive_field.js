@@ -1,7 +1,6 @@
 // Steps down through the layers below one token's logits: the cone of what can act on it.
 
-import { makeReachable } from "./column_picture.js";
-import { mount, node, pointIn, svg } from "./dom.js";
+import { makeReachable, mount, node, pointIn, svg, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { fieldSizes, fieldWords, probePlace, probeWords, reachOf, rowLabel, wayUp } from "./receptive_field_layout.js";
 import { createSlider } from "./slider.js";
@@ -143,8 +142,7 @@ function build(root, model) {
     },
   });
   slider.frame(player);
-  const title = model.get("title");
-  if (title) root.append(node("p", { class: "sn-title sn-rf-title" }, title));
+  root.append(titleRow(model));
   root.append(player.toolbar, player.keys, player.live, scroller, legend(field));
   player.live.classList.add("sn-rf-live");
   player.open(model, 1);

@@ -1,7 +1,7 @@
 // Climbs the repair ladder: one more variant with every step, at a load to choose.
 
 import { chartText, scale } from "./chart.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { intervalWords, ladderPlaces, percent, rowWords, TIERS, wasteMark, wrapped } from "./repair_ladder_layout.js";
 import { number } from "./words.js";
@@ -108,8 +108,7 @@ function build(root, model) {
       return rowWords(rows, step, load);
     },
   });
-  const title = model.get("title");
-  if (title) root.append(node("p", { class: "sn-title sn-rl-title" }, title));
+  root.append(titleRow(model));
   root.append(player.toolbar, player.keys, player.live, stage, legend());
   player.live.classList.add("sn-rl-live");
   player.open(model);

@@ -1,7 +1,7 @@
 // Steps through the moments of requests: the predicted bar from now, and the deadline it must meet.
 
 import { chartText, hatch, scale } from "./chart.js";
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { signedDuration, fateWords } from "./signed_words.js";
 import { agrees, axisTicks, momentOf, momentWords, scoreLine } from "./slack_timeline_layout.js";
@@ -137,9 +137,8 @@ function build(root, model) {
       return cases.map((item) => momentWords(item, step)).join("\n");
     },
   });
-  const title = model.get("title");
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(cases)),
+    titleRow(model, chips(cases)),
     player.toolbar, player.keys, player.live, stage, legend(cases),
   );
   player.live.classList.add("sn-sk-live");

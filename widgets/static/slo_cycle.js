@@ -2,7 +2,7 @@
 
 import { createAhead } from "./ahead.js";
 import { chartText, hatch } from "./chart.js";
-import { freshId, mount, node, pointIn, svg } from "./dom.js";
+import { freshId, mount, node, pointIn, svg, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { cut, cyclePlaces, dotsOf, eventAt, eventWords, timeRange, timeTicks } from "./slo_cycle_layout.js";
 import { number } from "./words.js";
@@ -158,9 +158,9 @@ function build(root, model) {
       return eventWords(events, step);
     },
   });
-  const [title, source] = [model.get("title"), model.get("source")];
+  const source = model.get("source");
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", source ? node("span", { class: "sn-chip sn-chip-strong" }, source) : ""),
+    titleRow(model, source ? node("span", { class: "sn-chip sn-chip-strong" }, source) : ""),
     player.toolbar, player.keys, stages, player.live, stage, legend(cycle.spans),
   );
   player.live.classList.add("sn-cy-live");

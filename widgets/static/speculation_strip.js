@@ -1,7 +1,7 @@
 // Steps through verifying passes: the text with every token's origin, and the pass's decisions.
 
 import { chartText } from "./chart.js";
-import { mount, node, pointIn, svg } from "./dom.js";
+import { mount, node, pointIn, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { keepFocus } from "./pointing.js";
 import {
@@ -151,10 +151,9 @@ function build(root, model) {
       return passWords(story, step);
     },
   });
-  const title = model.get("title");
   const facts = [`k = ${story.num_draft_tokens}`, `temperature ${story.temperature}`];
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "",
+    titleRow(model,
       node("ul", { class: "sn-chips" }, ...facts.map((fact) => node("li", { class: "sn-chip" }, fact)))),
     player.toolbar, player.keys, player.live, strip, table,
     node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story),

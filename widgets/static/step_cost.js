@@ -1,7 +1,7 @@
 // Draws measured steps, the fitted line and a cursor over the number of tokens.
 
 import { chartText, scale, ticks } from "./chart.js";
-import { mount, node, pointIn, svg } from "./dom.js";
+import { mount, node, pointIn, svg, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { corners, costAt, costWords, seriesWords, topUs } from "./step_cost_layout.js";
 import { count, number } from "./words.js";
@@ -128,9 +128,8 @@ function build(root, model) {
       return costWords(series, step + 1);
     },
   });
-  const title = model.get("title");
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
+    titleRow(model, chip),
     player.toolbar, player.keys, player.live, stage, key,
   );
   draw();

@@ -1,6 +1,6 @@
 // Steps through real storage: cells of bytes with the views into them, or the slots of a ring.
 
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { createBytesPicture } from "./storage_strip_bytes.js";
 import { createRingPicture } from "./storage_strip_ring.js";
@@ -39,7 +39,7 @@ function build(root, model) {
   const steps = model.get("steps");
   const ring = isRing(steps);
   const pattern = freshId("unseen");
-  const cell = ring ? null : cellBytes(steps, model.get("cell_bytes"));
+  const cell = ring ? null : cellBytes(steps);
   const picture = ring ? createRingPicture(steps) : createBytesPicture(steps, cell, pattern);
   let width = 0;
   const player = createPlayer({
@@ -51,8 +51,7 @@ function build(root, model) {
       return ring ? slotsWords(steps, step) : bytesWords(steps[step]);
     },
   });
-  const title = model.get("title");
-  if (title) root.append(node("p", { class: "sn-title sn-ss-title" }, title));
+  root.append(titleRow(model));
   root.append(
     player.toolbar, player.keys, player.live, picture.stage,
     ring ? ringLegend(steps[0].sinks) : bytesLegend(cell, pattern),
@@ -67,7 +66,7 @@ function build(root, model) {
 export default {
   render: ({ model, el }) => mount({
     model, el, name: "storage-strip", label: "A strip of storage",
-    inputs: ["steps", "title", "cell_bytes"],
+    inputs: ["steps", "title"],
     build: (root) => build(root, model),
   }),
 };

@@ -16,8 +16,7 @@ function gcd(one, other) {
 
 // What one cell stands for: as wide as lets every view and storage begin and end with a cell, or,
 // if that would be too many cells, a power of two that is few enough.
-export function cellBytes(steps, given = null) {
-  if (given !== null) return given;
+export function cellBytes(steps) {
   const storages = steps.flatMap((step) => step.storages.map((each) => each.nbytes));
   const views = steps.flatMap((step) => step.views.flatMap((view) => [view.offset_bytes, view.nbytes]));
   const widest = Math.max(1, ...storages);

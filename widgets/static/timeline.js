@@ -1,6 +1,6 @@
 // A trace, and a reference below it, with one step cursor. Nothing here decides what runs.
 
-import { mount, node } from "./dom.js";
+import { mount, node, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { timelineOpening } from "./timeline_layout.js";
 import { createPicture } from "./timeline_picture.js";
@@ -91,9 +91,8 @@ function build(root, model) {
       return sides.map((side) => sideWords(side, step, alphabet)).join("\n");
     },
   });
-  const title = model.get("title");
   root.append(...[
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(trace)),
+    titleRow(model, chips(trace)),
     player.toolbar,
     player.keys,
     player.live,

@@ -169,8 +169,8 @@ export function generatedAt(trace, index) {
   return texts;
 }
 
-// Per request: time to its first token and the worst gap between two of its tokens, up to and with
-// step `last`. A token leaves when its step ends.
+// Per request: its TTFT and its longest ITL up to and with step `last`. A token leaves when its
+// step ends.
 export function gapsOf(trace, last = trace.steps.length - 1) {
   return trace.requests.map((request) => {
     let previous = null;

@@ -50,7 +50,7 @@ function cellText(cell, x, width, top, alphabet) {
   // Where a verifying pass brought more than there is room for, how many they are.
   const fits = marks.length * TOKEN_PX <= width - 2;
   const mark = fits || cell.tokens.length === 1 ? marks : `×${cell.tokens.length}`;
-  if (mark.length * CHARACTER_PX > width - 2) return [];
+  if (mark.length * CHARACTER_PX > width - 1) return [];
   const special = mark.length > 1 && !(fits && cell.tokens.length > 1) ? " sn-tl-special" : "";
   return [centred(middle, top + CELL / 2 + 4.5, `sn-tl-token${special}`, mark)];
 }

@@ -1,4 +1,4 @@
-// The table below the timeline: texts so far, time to the first token, worst gap between tokens.
+// The table below the timeline: texts so far, TTFT, longest ITL.
 
 import { requestHue } from "./column_picture.js";
 import { node, svg } from "./dom.js";
@@ -35,7 +35,7 @@ function timeLines(sides, gaps, longest) {
   };
 }
 
-// The table of what there is so far: texts, first tokens, worst gaps; returns it and its update.
+// The table of what there is so far: texts, TTFT, longest ITL; returns it and its update.
 export function textTable(sides, alphabet) {
   const { trace } = sides[0];
   const longest = Math.max(1, ...sides.flatMap((side) => gapsOf(side.trace).map((gap) => gap.worstUs ?? 0)));
@@ -46,7 +46,7 @@ export function textTable(sides, alphabet) {
     const label = node("th", { scope: "row" }, node("i", { class: `sn-tl-dot ${requestHue(trace, request.id)}` }), `request ${request.id}`);
     return node("tr", {}, label, text, first, worst);
   });
-  const head = ["Request", "Prompt and text so far", "First token after", "Worst gap so far"]
+  const head = ["Request", "Prompt and text so far", "TTFT", "Longest ITL so far"]
     .map((words) => node("th", { scope: "col" }, words));
   const table = node("table", { class: "sn-tl-table" }, node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...rows));
   const update = (index) => {

@@ -2,7 +2,7 @@
 
 import { chartText, hatch } from "./chart.js";
 import { createScroller } from "./column_picture.js";
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { boardOpening, boardPlaces, checkAt, hasEnded, layerWords, layersRun, stateAt, timesWords, workKind, workWords, writeAt } from "./vote_board_layout.js";
 
@@ -113,7 +113,7 @@ function build(root, model) {
   const scroller = createScroller();
   const times = node("p", { class: "sn-vb-times" });
   const chip = node("span", { class: "sn-chip sn-chip-strong" });
-  let board = boards[model.get("shown")];
+  let board = boards[0];
   let width = 0;
   const draw = (step) => {
     const kind = workKind(board);
@@ -143,9 +143,8 @@ function build(root, model) {
       return [board.words, layerWords(board, step)].filter(Boolean).join("\n");
     },
   });
-  const title = model.get("title");
   root.append(
-    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
+    titleRow(model, chip),
     player.toolbar, player.keys, player.live, scroller.element, times, legend(boards),
   );
   player.live.classList.add("sn-vb-live");
@@ -158,7 +157,7 @@ function build(root, model) {
 
 export default {
   render: ({ model, el }) => mount({
-    model, el, name: "vote-board", label: "The votes of a pass", inputs: ["boards", "title", "shown"],
+    model, el, name: "vote-board", label: "The votes of a pass", inputs: ["boards", "title"],
     build: (root) => build(root, model),
   }),
 };

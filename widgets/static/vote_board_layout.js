@@ -119,7 +119,7 @@ function endingWords(board, layer) {
   const ended = board.endings.map((ending, rank) => ({ ...ending, rank })).filter((ending) => ending.layer === layer && ending.how !== "finished");
   if (!ended.length) return "";
   if (ended.length === board.endings.length && ended.every((ending) => ending.how === "left" && !ending.words)) {
-    return " All ranks leave here, none alone.";
+    return " All ranks leave here, no rank by itself.";
   }
   const verbs = { left: "leaves here", hangs: "hangs here", crashed: "crashes here" };
   return ended.map((ending) => ` Rank ${ending.rank} ${verbs[ending.how]}${ending.words ? `: it ${ending.words}` : ""}.`).join("");

@@ -1,7 +1,7 @@
 // Draws work per generated token, one panel per series, one more bar at every step.
 
 import { chartText, scale, ticks } from "./chart.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, svg, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { barsOf, mostTokens, numSteps, stepWords, totalAt } from "./work_bars_layout.js";
 import { number } from "./words.js";
@@ -72,8 +72,7 @@ function build(root, model) {
     },
   });
   const stage = node("div", {}, ...panels.map((panel) => panel.element));
-  const title = model.get("title");
-  if (title) root.append(node("p", { class: "sn-title sn-wb-title" }, title));
+  root.append(titleRow(model));
   root.append(player.toolbar, player.keys, player.live, stage);
   player.open(model);
   return player.sized((room) => panels.forEach((panel) =>

@@ -30,6 +30,19 @@ TELLS_THE_WAY_OUT = """() =>
     getComputedStyle(document.activeElement.closest(".cm-editor"), "::after").content
     === '"Esc, then Tab: go on"'"""
 A_NEW_CELL = "Python"  # marimo's button after the last cell
+# What stands in the lesson's column by its kind, each as [left, right]; what is not shown is not.
+COLUMN = """() => {
+    const within = (root) => [...root.querySelectorAll("*")].flatMap(
+        (each) => each.shadowRoot ? [each, ...within(each.shadowRoot)] : [each]);
+    const all = within(document.querySelector("[data-testid=cell-column]"));
+    const kinds = {
+        text: ".markdown > :is(.paragraph, h1, h2)", card: ".sng-task, .sng-report, .sng-loop",
+        picture: ".sn, .sng-figure", code: "[data-testid=cell-editor]",
+    };
+    return Object.fromEntries(Object.entries(kinds).map(([kind, selector]) => [kind,
+        all.filter((each) => each.matches(selector)).map((each) => each.getBoundingClientRect())
+            .filter((box) => box.width).map((box) => [box.left, box.right])]));
+}"""
 
 
 @in_lesson(*OPENED)
@@ -40,6 +53,15 @@ def test_an_untouched_lesson_has_run_by_itself_and_fits_a_narrow_page(lesson):
     assert_fits(lesson, 390)
     wait_for(lambda: lesson.page.evaluate("App.scrollWidth - App.clientWidth") == 0)
     lesson.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+@in_lesson(*OPENED[:2])
+def test_text_cards_pictures_and_code_stand_in_one_column(lesson):
+    column = lesson.page.evaluate(COLUMN)
+    left, right = column["text"][0]
+    for kind, boxes in column.items():
+        assert boxes, kind
+        assert [box for box in boxes if abs(box[0] - left) > 2 or abs(box[1] - right) > 2] == []
 
 
 @in_lesson(*OPENED[::5])

@@ -200,7 +200,7 @@ def test_another_ring_is_as_right_as_the_reference_and_a_repaired_eviction_passe
     expect(ring).to_be_attached()
     assert press_on(ring, "Home").startswith("Position 0 goes into slot 5.")
     assert "Overwritten: 2" in press_on(ring, *["ArrowRight"] * 7)
-    runs = lesson.page.locator(".output table", has_text="bytes held and alive")
+    runs = lesson.page.locator(".output table", has_text="bytes alive, compared")
     expect(runs.locator("td", has_text="all equal")).to_have_count(4)
     lesson.report("evict", "failed", place=1)
     picture = lesson.widget("kv-growth", "Exhibit A, against a KV budget of 60")

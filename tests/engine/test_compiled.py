@@ -1,0 +1,72 @@
+"""The compiled executor: bits that no batch, chunking or thread changes, and when it gives way."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+
+import pytest
+import torch
+from fakes import tiny_model
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nanogpt import Engine, EngineConfig, Policies
+from nanogpt.features import make_cache
+from nanogpt.outputs import Row
+
+compiled = pytest.importorskip("nanogpt.executors.compiled")
+FLOAT32 = tiny_model().float()
+
+
+def logits_by_length(chunks: list[list[int]], num_threads: int) -> dict[tuple[int, int], Tensor]:
+    """Run step s on chunk s of every request: (request, tokens computed) -> the logits after it."""
+    config = EngineConfig(max_batch_size=len(chunks))
+    cache = make_cache(FLOAT32, config, Policies())
+    executor = compiled.CompiledExecutor(FLOAT32, cache, Policies())
+    executor.second = ThreadPoolExecutor(1) if num_threads == 2 else None
+    found: dict[tuple[int, int], Tensor] = {}
+    for i in range(len(chunks)):
+        cache.reserve(i)
+    for step in range(max(map(len, chunks))):
+        rows = list[Row]()
+        for i, sizes in enumerate(chunks):
+            if step < len(sizes):
+                start, end = sum(sizes[:step]), sum(sizes[: step + 1])
+                tokens = [(7 * i + 3 * p) % FLOAT32.config.vocab_size for p in range(end)]
+                row = Row(i, tokens[start:], range(start, end), start, end - start == 1, tokens)
+                rows.append(row)
+        cache.allocate(rows)
+        for row, logits in zip(rows, executor.execute(rows).logits, strict=True):
+            found[row.request_id, row.seq_len] = logits.clone()
+            cache.commit(row.request_id, len(row.input_ids))
+    return found
+
+
+@given(
+    chunks=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=6),
+    num_threads=st.integers(1, 2),
+)
+def test_a_token_has_the_same_bits_in_every_batch_chunking_and_number_of_threads(
+    chunks: list[list[int]], num_threads: int
+):
+    batched = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "WORTH_SHARING", 0)
+        batched = logits_by_length(chunks, num_threads)
+    for i, sizes in enumerate(chunks):
+        alone = logits_by_length([[]] * i + [[1] * sum(sizes)], 1)
+        for length in accumulate(sizes):
+            assert torch.equal(batched[i, length], alone[i, length])
+
+
+def test_without_numba_and_for_numbers_that_the_kernel_lacks_packed_runs_and_a_line_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    with pytest.warns(UserWarning, match="gives way to the packed one: it computes float32 and"):
+        engine = Engine(tiny_model().bfloat16(), EngineConfig(executor="compiled"))
+    assert engine.executor.name == "packed"
+    monkeypatch.setitem(sys.modules, "nanogpt.executors.compiled", None)
+    with pytest.warns(UserWarning, match="numba is not installed, so the packed executor runs"):
+        engine = Engine(tiny_model(), EngineConfig(executor="compiled"))
+    assert engine.executor.name == "packed"
