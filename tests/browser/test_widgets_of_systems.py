@@ -107,7 +107,7 @@ def test_a_dropped_counter_revives_an_entry_in_alarm(show):
     press(page, "ArrowRight")
     assert page.locator("svg .sn-lh-revived").count() == 2
     assert page.locator("svg .sn-lh-stale").count() == 0
-    assert "counts again" in live(page) and live(page).endswith("2 live and 1 revived.")
+    assert "is live again" in live(page) and live(page).endswith("2 live and 1 revived.")
     assert page.locator("svg .sn-lh-revived .sn-lh-alarm").first.is_visible()
 
 

@@ -100,10 +100,11 @@ function drawTable(shown, x, y) {
 function drawCurves(model, shown, width) {
   const [series, x, y, logX] = ["series", "x", "y", "log_x"].map((name) => model.get(name));
   const names = curveNames(series);
-  const narrow = width < NARROW;
+  const longest = Math.max(...names.map((name) => name.length)) * CHARACTER;
+  const narrow = width < NARROW || longest > width / 3; // a legend names the series, not their ends
   const axes = axesOf(series, logX, { x: narrow ? 4 : 7, y: 5 });
   const lastNumber = figure(axes.x.at(-1)).length * 3.5 + 2; // half of it lies beyond its place
-  const room = narrow ? Math.max(16, lastNumber) : 20 + Math.min(width / 3, Math.max(...names.map((name) => name.length)) * CHARACTER);
+  const room = narrow ? Math.max(16, lastNumber) : 20 + longest;
   const frame = { right: width - room, base: HEIGHT - FOOT };
   const place = { x: placeOn(axes.x, LEFT, frame.right, logX), y: placeOn(axes.y, frame.base, TOP) };
   const label = `${axisWords(y)} over ${axisWords(x)}. ${endWords(shown, x, y)} The numbers are in the table below.`;
