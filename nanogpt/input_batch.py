@@ -1,6 +1,7 @@
 """A plan laid out in rows of tokens, which executors run."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.outputs import PrefixHit, Row
@@ -49,8 +50,8 @@ def make_rows(
 
 def _check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
     if not rows or (
-        max([max(row.input_ids) for row in rows]) < config.vocab_size
-        and max([max(row.positions) for row in rows]) < config.max_model_len
+        max(chain.from_iterable([row.input_ids for row in rows])) < config.vocab_size
+        and max(chain.from_iterable([row.positions for row in rows])) < config.max_model_len
     ):
         return
     for row in rows:
