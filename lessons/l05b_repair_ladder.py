@@ -371,13 +371,12 @@ def _():
     - **Rule 1 has a price.** With aborted passes at 4 requests per second, 80 % of the urgent requests are in
       time with Rule 1, and 86 % without it. It insures long requests against a stream of urgent ones. On an
       average day that insurance costs 6 points.
-    - **The model favours preemption.** A preemption costs nothing but the aborted work, and the predictor is
-      nearly perfect: the line is too low only for passes of fewer than 100 tokens, whose weight read takes
-      longer than their arithmetic. Lesson 6 measures a real preemption.
-    - **The model splits the 34 ms into halves**, and the fit does not give the split. At 10 requests per second
-      the split decides whether preemption raises the share of all requests in time. With all 34 ms in the pass
-      the share is 70 % without preemption and 68 % with suspended passes; with all 34 ms in the request it is
-      78 % and 80 % (three seeds, 60 s of arrivals). All other statements above hold in both cases.
+    - **The model favours preemption.** A preemption costs only the aborted work, and the predictor is too low
+      only for passes of fewer than 100 tokens, which are bound by the weight read. Lesson 6 measures a real
+      preemption.
+    - **The fit does not say how the 34 ms split.** At 10 requests per second the split decides what preemption
+      does to the share of all requests in time: with all 34 ms in the pass it falls from 70 % to 68 %, with all
+      in the request it rises from 78 % to 80 % (three seeds, 60 s). The statements above hold in both cases.
     """),
     )
     return
