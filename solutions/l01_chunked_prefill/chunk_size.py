@@ -16,6 +16,13 @@ def chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int:
     return max(0, min(token_budget - num_decodes, remaining))
 
 
+def by_cases(token_budget: int, num_decodes: int, remaining: int) -> int:
+    if num_decodes >= token_budget:
+        return 0
+    left = token_budget - num_decodes
+    return remaining if remaining < left else left
+
+
 def by_counting(token_budget: int, num_decodes: int, remaining: int) -> int:
     n = 0
     while n < remaining and num_decodes + n < token_budget:
@@ -124,7 +131,7 @@ EXERCISE = Exercise(
         "Work out three steps by hand: budget 8 with 3 decodes and 20 tokens remaining, then with "
         "2 remaining, then with 9 decodes. Which built-in functions give all three?",
     ),
-    right=(chunk_size, by_counting),
+    right=(chunk_size, by_cases, by_counting),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a long prompt beside decodes", JUDGE.on((16, 4, 100), (8, 0, 20), (8, 7, 20))),
@@ -135,5 +142,9 @@ EXERCISE = Exercise(
     equivalent_mutants={
         "token_budget at least 1": "it is at least 1",
         "remaining at least 1": "it is at least 1",
+        "by_cases(): if num_decodes {>= => >} token_budget:": "then 0 tokens are left",
+        "by_cases(): return remaining if remaining {< => <=} left else left": (
+            "both are equal then"
+        ),
     },
 )
