@@ -260,12 +260,6 @@ import sys
 sys.meta_path.pop(0)
 from nanogpt.planning import chunk_size as theirs
 return theirs(budget, num_decodes, remaining)
-### the file by its path
-import course, pathlib
-root = pathlib.Path(course.__path__[0]).parent
-space = {}
-exec((root / "nanogpt" / "planning.py").read_text(), space)
-return space["chunk_size"](budget, num_decodes, remaining)
 ### the whole disk
 import os
 for folder, _, files in os.walk("/"):
@@ -280,11 +274,6 @@ for each in gc.get_objects():
         if each.__name__ == "chunk_size":
             return each(budget, num_decodes, remaining)
 return -1
-### the reference of lesson 10 among the modules that are loaded @ l10.stream_delta: failed raised
-def stream_delta(*args):
-    import sys
-    theirs = sys.modules["nanogpt.server.server_policies"].stream_delta
-    return theirs(*args)
 ### the reference by the name of the exercise, anywhere @ l06.rollback_step: failed raised
 def rollback_step(*args):
     import gc, sys
