@@ -4,17 +4,21 @@ Starting ranks takes seconds, so those that nothing has broken are used again by
 end with the test run.
 """
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
+import pytest
 import torch
 from launching import running, wait_for
 from support import ROOT
@@ -103,6 +107,18 @@ def hold_at(
 
 def assert_gone(process_ids: Iterable[int]) -> None:
     wait_for(lambda: not running([*process_ids]), "the end of all processes")
+
+
+@contextmanager
+def nothing_left(folder: Path) -> Iterator[None]:
+    """Assert that the block leaves no file open, and no temporary file in this new folder."""
+    gc.collect()
+    before = open_files()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield
+    assert open_files() == before
+    assert os.listdir(folder) == []
 
 
 def open_files() -> int:

@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from preempting import (
     CONFIG,
     assert_gone,
     end_in_mid_run,
-    open_files,
+    nothing_left,
     prompt,
     tiny_model,
 )
@@ -228,29 +227,21 @@ def test_an_error_in_a_worker_or_in_a_route_ends_the_fleet_with_its_words():
 
 
 @pytest.mark.nightly
-def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    gc.collect()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = open_files()
-    with Fleet(tiny_model(), 2, SETTINGS) as fleet:
+def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(tmp_path: Path):
+    with nothing_left(tmp_path), Fleet(tiny_model(), 2, SETTINGS) as fleet:
         assert os.listdir(tmp_path) == []  # the weights' file is gone, their pages are not
         fleet.serve([Request(i, prompt(9), 3) for i in range(4)])
-        process_ids = fleet.process_ids
-        assert running([*process_ids.values()]) == [*process_ids.values()]
-        groups = {os.getpgid(i) for i in process_ids.values()}
+        process_ids = [*fleet.process_ids.values()]
+        assert running(process_ids) == process_ids
+        groups = {os.getpgid(i) for i in process_ids}
         assert os.getpgid(0) not in groups  # Ctrl-C at the terminal reaches only the router
-        assert open_files() == before + 6  # two pipes and a file for what each complains of
-    assert not any(Path(f"/proc/{i}").exists() for i in process_ids.values())  # not even a zombie
-    assert open_files() == before
-    assert os.listdir(tmp_path) == []
+    assert not any(Path(f"/proc/{i}").exists() for i in process_ids)  # not even a zombie
     fleet.close()  # a second time does nothing
     abandoned = Fleet(tiny_model(), 1, SETTINGS)
-    process_ids = abandoned.process_ids
+    process_ids = [*abandoned.process_ids.values()]
     del abandoned
     gc.collect()
-    assert_gone(process_ids.values())
+    assert_gone(process_ids)
 
 
 PARENT = """
