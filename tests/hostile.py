@@ -58,17 +58,10 @@ FORGE = cases(
     "forge",
     WRONG,
     {
-        "sys.exit with success": "import sys; sys.exit(0)",
-        "exit()": "exit()",
         "raise SystemExit": "raise SystemExit(0)",
-        "raise KeyboardInterrupt": "raise KeyboardInterrupt",
-        "raise GeneratorExit": "raise GeneratorExit",
         "os._exit with success": "import os; os._exit(0)",
-        "patched torch.equal": "import torch; torch.equal = lambda *a: True; return -1",
         "atexit": "import atexit, os; atexit.register(os._exit, 0); return -1",
         "nan": "return float('nan')",
-        "bool": "return True",
-        "a function of its own name": "return chunk_size",
         "html": "return '<script>alert(1)</script>'",
     },
     r"""
@@ -82,17 +75,6 @@ class Any_(int):
     def __ne__(self, other): return False
     def __hash__(self): return 0
 return Any_(7)
-### object that equals everything
-class Any_:
-    def __eq__(self, other): return True
-    def __int__(self): return 0
-    def __index__(self): return 0
-return Any_()
-### float that equals everything
-class Any_(float):
-    def __eq__(self, other): return True
-    def is_integer(self): return True
-return Any_(0.5)
 ### __class__ that lies
 class Liar:
     __class__ = int
@@ -108,10 +90,6 @@ return torch.zeros(()).as_subclass(T)
 import builtins
 builtins.all = builtins.any = lambda *a: True
 return -1
-### patched isinstance
-import builtins
-builtins.isinstance = lambda *a: True
-return -1
 ### patched modules of the course
 import sys
 for name, module in list(sys.modules.items()):
@@ -120,26 +98,10 @@ for name, module in list(sys.modules.items()):
             try: setattr(module, each, lambda *a, **k: True)
             except Exception: pass
 return -1
-### patched plain
-import sys
-sys.modules["course.calling.values"].plain = lambda value, **k: 12
-return -1
-### patched encode
-import sys
-child = sys.modules["course.calling.child"]
-child.encode = lambda *a, **k: type("F", (), {"content": b"passed", "storages": ()})
-return -1
 ### frames written to every file
 import os, struct
 for number in range(256):
     try: os.write(number, struct.pack(">I", 4) + b"\x92\xc3\x90\x00")
-    except OSError: pass
-return -1
-### passed reports written to every file
-import json, os
-said = json.dumps({"status": "passed", "passed": 9, "checks": []}).encode() + b"\n"
-for number in range(256):
-    try: os.write(number, said)
     except OSError: pass
 return -1
 ### answers of its own on the channel
@@ -157,14 +119,6 @@ import sys
 child = sys.modules["course.calling.child"]
 child.Answers._call = lambda self, **said: {"passed": True}
 return -1
-### an error that is none
-import sys
-child = sys.modules["course.calling.child"]
-child.Answers._call = lambda self, **said: {
-    "value": 1, "args_after": None, "error": "passed", "generator": None,
-    "stdout": "",
-}
-return -1
 ### answers without an end
 import sys
 frame = sys._getframe()
@@ -179,16 +133,6 @@ child = sys.modules["course.calling.child"]
 child.Answers._call = lambda self, **said: {
     "value": None, "args_after": None, "error": None, "generator": 0, "stdout": "",
 }
-return -1
-### code of the caller swapped
-import sys
-frame = sys._getframe().f_back
-child = sys.modules["course.calling.child"]
-child.Answers._call.__code__ = (lambda self, **k: {"value": 1}).__code__
-return -1
-### settrace
-import sys
-sys.settrace(lambda frame, *a: frame.f_locals.update(value=0) or None)
 return -1
 ### profile and clocks frozen
 import time
@@ -235,10 +179,6 @@ import sys
 child = sys.modules["course.calling.child"]
 child.Answers._changed_result = lambda self, **said: {"value": "none"}
 return -1
-### an exception that says passed
-class passed(Exception):
-    def __str__(self): return "passed"
-raise passed()
 ### a repr that does not end
 class Endless:
     def __repr__(self):
@@ -259,11 +199,6 @@ import gc
 for each in gc.get_objects():
     if isinstance(each, dict) and "seed" in each: each["seed"] = 0
 return -1
-### arguments changed to fit
-import sys
-frame = sys._getframe().f_back
-frame.f_locals["given"] = (0, 0, 0)
-return 0
 ### a coroutine
 async def answer(): return 0
 return answer()
@@ -310,38 +245,17 @@ STEAL = cases(
 ### the engine's function by import
 from nanogpt.planning import chunk_size as theirs
 return theirs(budget, num_decodes, remaining)
-### importlib
-import importlib
-module = importlib.import_module("nanogpt.planning")
-return module.chunk_size(budget, num_decodes, remaining)
 ### the import system without its guards
 import sys
 sys.meta_path.pop(0)
 from nanogpt.planning import chunk_size as theirs
 return theirs(budget, num_decodes, remaining)
-### another path
-import sys, course
-sys.path.insert(0, course.__path__[0] + "/..")
-sys.meta_path.pop(0)
-from nanogpt.planning import chunk_size as theirs
-return theirs(budget, num_decodes, remaining)
-### the file by its path
-import course, pathlib
-root = pathlib.Path(course.__path__[0]).parent
-space = {}
-exec((root / "nanogpt" / "planning.py").read_text(), space)
-return space["chunk_size"](budget, num_decodes, remaining)
 ### the whole disk
 import os
 for folder, _, files in os.walk("/"):
     for name in files:
         if name == "planning.py":
             return open(os.path.join(folder, name)).read()
-return -1
-### /proc
-import os
-for pid in os.listdir("/proc"):
-    if pid.isdigit(): open(f"/proc/{pid}/mem", "rb").read(1)
 return -1
 ### what is in memory
 import gc, types
@@ -350,24 +264,6 @@ for each in gc.get_objects():
         if each.__name__ == "chunk_size":
             return each(budget, num_decodes, remaining)
 return -1
-### the modules that are loaded
-import sys
-for module in list(sys.modules.values()):
-    theirs = getattr(module, "chunk_size", None)
-    if callable(theirs) and theirs is not chunk_size:
-        return theirs(budget, num_decodes, remaining)
-return -1
-### the reference of lesson 10 among the modules that are loaded @ l10.stream_delta: failed raised
-def stream_delta(*args):
-    import sys
-    theirs = sys.modules["nanogpt.server.server_policies"].stream_delta
-    return theirs(*args)
-### the reference of lesson 10 by import @ l10.admission_control: failed raised
-def admission_control(*args):
-    import sys
-    sys.meta_path.pop(0)
-    from nanogpt.server import server_policies
-    return server_policies.admission_control(*args)
 ### the reference by the name of the exercise, anywhere @ l06.rollback_step: failed raised
 def rollback_step(*args):
     import gc, sys
@@ -385,11 +281,6 @@ while frame:
         if getattr(value, "__name__", "") == "expected": return value()
     frame = frame.f_back
 return -1
-### ptrace of the parent
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.ptrace(16, os.getppid(), 0, 0) == 0
-return -1
 ### ptrace of the process that forks
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -405,16 +296,6 @@ read = [libc.process_vm_readv(pid, ctypes.byref(mine), 1, ctypes.byref(theirs), 
         for pid in range(1, 300) if pid != __import__("os").getpid()]
 assert max(read) > 0
 return -1
-### every file that is open
-import os
-for number in range(256):
-    try: print(os.pread(number, 1 << 20, 0))
-    except OSError: pass
-return -1
-### the parent's memory
-import ctypes, os
-libc = ctypes.CDLL(None)
-return libc.process_vm_readv(os.getppid(), None, 0, None, 0, 0)
 """,
 )
 
@@ -423,7 +304,6 @@ HARDCODE = cases(
     "failed raised",
     {
         "the worked example": "return {(8, 3, 20): 5}.get((budget, num_decodes, remaining), 0)",
-        "small numbers": "return budget - num_decodes if budget < 10 else 1",
     },
     r"""
 ### the first calls
@@ -448,11 +328,7 @@ RESOURCE = [
         {
             "an endless loop": "while True: pass",
             "an endless loop in C": "return sum(range(10**13))",
-            "a regular expression that backtracks": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
             "a sleep": "import time; time.sleep(1000)",
-            "a deadlock": "import threading; l = threading.Lock(); l.acquire(); l.acquire()",
-            "a huge power": "return 10 ** 10 ** 9 % 7",
-            "a wait for itself": "import select; select.select([], [], [])",
             "waiting in every call": f"import time; time.sleep(0.5); {RIGHT}",
         },
         r"""
@@ -467,10 +343,6 @@ for number in range(1, 32):
     try: signal.signal(number, signal.SIG_IGN)
     except (OSError, ValueError): pass
 lock = threading.Lock(); lock.acquire(); lock.acquire()
-### a finally that does not end
-try: return 0
-finally:
-    while True: pass
 ### a little too long in every call
 import time
 until = time.thread_time() + 0.2
@@ -483,33 +355,22 @@ return max(0, min(remaining, budget - num_decodes))
         "raised memory crashed timeout failed protocol",
         {
             "60 GB": "return len(bytearray(60 << 30))",
-            "a tensor of a terabyte": "import torch; return torch.zeros(1 << 37).sum()",
             "an expanded view": "import torch; return torch.zeros(1).expand(1 << 40).clone()",
-            "a list of thirty million": "return list(range(30_000_000))",
             "a list of itself": "cyclic = []; cyclic.append(cyclic); return cyclic",
             "a number of a million digits": "return 10 ** 1_000_000",
             "an endless output": "while True: print('x' * 1000)",
             "a process": "import subprocess; return subprocess.run(['sleep', '1000']).returncode",
             "a crash in C": "import ctypes; ctypes.string_at(0); return -1",
-            "abort": "import os; os.abort()",
             "no recursion's end": "return chunk_size(budget, num_decodes, remaining)",
             "kill everything": "import os; os.kill(-1, 9); return -1",
             "kill the parent": "import os; os.kill(os.getppid(), 9); return -1",
-            "kill itself": "import os, signal; os.kill(os.getpid(), signal.SIGTERM); return -1",
-            "standard output closed": "import os; os.close(1); os.close(2); return -1",
             "every file closed": "import os; os.closerange(0, 256); return -1",
         },
         r"""
-### a list that grows
-grown = []
-while True: grown.append(bytearray(1 << 24))
 ### a list in a list in a list
 deep = []
 for _ in range(100_000): deep = [deep]
 return deep
-### 300 MB on its output
-for _ in range(300): print("x" * (1 << 20))
-return -1
 ### a thread bomb
 import threading, time
 while True: threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
@@ -522,10 +383,6 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         while True: pass
-return -1
-### multiprocessing
-import multiprocessing, time
-multiprocessing.get_context("fork").Process(target=time.sleep, args=(9,)).start()
 return -1
 ### a full disk
 with open("/tmp/left_behind", "wb") as file:
@@ -554,10 +411,6 @@ import os
 for _ in range(40_000):
     if os.fork() == 0: os._exit(0)
 return -1
-### files in shared memory
-for number in range(1000):
-    open(f"/dev/shm/left_behind_{number}", "wb").write(bytes(1 << 20))
-return -1
 ### rights in a namespace of its own
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -566,17 +419,10 @@ libc.mount(b"none", b"/usr", b"tmpfs", 0, None)
 libc.umount2(b"/dev", 2)
 open("/usr/left_behind", "w").write("here")
 return -1
-### every file open
-import os
-while True: os.dup(1)
 ### a stack without an end
 import sys
 sys.setrecursionlimit(10**9)
 return chunk_size(1, 1, 1)
-### a compressed bomb
-import zlib
-data = zlib.compress(bytes(1 << 20))
-return len(b"".join(zlib.decompress(data) for _ in range(10_000)))
 ### a little wait in every decision @ l09.my_policy: timeout
 def my_policy(snapshot):
     import time
@@ -594,26 +440,11 @@ def my_policy(snapshot):
 NETWORK = cases(
     "network",
     "raised failed",
-    {
-        "TCP": "import socket; socket.create_connection(('127.0.0.1', 22), 1); return -1",
-        "a name": "import socket; return socket.gethostbyname('example.org')",
-    },
+    {"a name": "import socket; return socket.gethostbyname('example.org')"},
     r"""
-### UDP
-import socket
-socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 53))
-return -1
-### a listening socket
-import socket
-server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen()
-return -1
 ### an abstract socket
 import socket
 socket.socket(socket.AF_UNIX).connect("\0/tmp/.X11-unix/X0")
-return -1
-### http
-import urllib.request
-urllib.request.urlopen("http://127.0.0.1:8000", timeout=1)
 return -1
 """,
 )
@@ -623,21 +454,15 @@ ODD = [
     Hostile("odd", name, text, frozenset({"passed"}))
     for name, text in {
         "plain": body(RIGHT),
-        "top-level prints": "print('hello')\nimport math\n" + body(RIGHT),
         "a helper below": body("return helper(budget, num_decodes, remaining)")
         + "\n\ndef helper(b, d, r):\n    return max(0, min(r, b - d))\n",
         "a constant above": "ZERO = 0\n" + body(RIGHT.replace("0,", "ZERO,")),
         "a lambda": "chunk_size = lambda b, d, r: max(0, min(r, b - d))\n",
-        "a partial": "import functools\n\ndef size(zero, b, d, r):\n"
-        "    return max(zero, min(r, b - d))\n\nchunk_size = functools.partial(size, 0)\n",
         "a decorator": "import functools\n\n@functools.lru_cache\n" + body(RIGHT),
         "an object that is called": "class Size:\n    def __call__(self, b, d, r):\n"
         "        return max(0, min(r, b - d))\n\nchunk_size = Size()\n",
         "numpy's integer": body(f"import numpy\nreturn numpy.int64({SIZE})"),
         "a tensor": body(f"import torch\nreturn torch.tensor({SIZE})"),
-        "a float": body(f"return float({SIZE})"),
-        "printed a little": body(f"print('budget', budget)\n{RIGHT}"),
-        "warnings": body(f"import warnings; warnings.warn('x')\n{RIGHT}"),
         "standard output redirected": body(
             "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n"
             f"    print('x')\n{RIGHT}"
@@ -646,15 +471,11 @@ ODD = [
         + "\n@app.cell\ndef _():\n    this is no python\n    return\n",
         "a cell elsewhere that raises": body(RIGHT) + "\n\nraise ValueError('below')\n",
         "a cell elsewhere that never ends": body(RIGHT) + "\n\nwhile True:\n    pass\n",
-        "annotations that are not there": body(RIGHT).replace(
-            HEAD, "def chunk_size(budget: Many, num_decodes: Many, remaining: Many) -> Many:"
-        ),
         "a thread of its own": body(
             "import threading\nfound = []\n"
             f"t = threading.Thread(target=lambda: found.append({SIZE}))\n"
             "t.start(); t.join()\nreturn found[0]"
         ),
-        "other names": "def chunk_size(a, b, c):\n    return max(0, min(c, a - b))\n",
         "keyword defaults": body(RIGHT).replace("remaining):", "remaining, *, zero=0):"),
         "Windows line ends": body(RIGHT).replace("\n", "\r\n"),
     }.items()

@@ -67,11 +67,6 @@ class Running:
         client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
         return self.closing.enter_context(client)
 
-    def async_client(self) -> "openai.AsyncOpenAI":
-        import openai
-
-        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="any", max_retries=0)
-
     def post(self, path: str, body: Any, **headers: str) -> "httpx.Response":
         import httpx
 

@@ -56,11 +56,11 @@ def learn(course: Path, *arguments: str, **options: object) -> subprocess.Comple
     return run([sys.executable, "learn.py", *arguments], cwd=course, **options)
 
 
-def wait_for(condition: Callable[[], bool], limit_s: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 60) -> None:
     until = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)
+        assert time.monotonic() < until, f"{what} did not happen within {limit_s:g} s"
+        time.sleep(0.005)
 
 
 def free_port() -> int:

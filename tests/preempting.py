@@ -4,21 +4,29 @@ Starting ranks takes seconds, so those that nothing has broken are used again by
 end with the test run.
 """
 
+import gc
 import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
+from launching import running, wait_for
+from support import ROOT
 
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 from nanogpt.policies.masks import chunk_mask
-from nanogpt.preemption.agreement import RANK_POLICIES, RankPolicies
+from nanogpt.preemption.agreement import RANK_POLICIES
 from nanogpt.preemption.monitor import Snapshot, Target
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
@@ -26,10 +34,8 @@ from nanogpt.preemption.shared_state import (
     PointName,
     SharedState,
     hold,
-    let_go,
     point_number,
     wait_if_held,
-    wait_until_held,
 )
 
 LAYERS = 4
@@ -99,24 +105,20 @@ def hold_at(
     hold(shared, rank, name, point_number(step, layer, LAYERS))
 
 
-def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {limit_s:g} s"
-        time.sleep(0.001)
-
-
-def process_is_there(process_id: int) -> bool:
-    """Whether it runs; one that is dead and not yet waited for counts as gone."""
-    try:
-        status = Path(f"/proc/{process_id}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
 def assert_gone(process_ids: Iterable[int]) -> None:
-    wait_for(lambda: not any(map(process_is_there, process_ids)), "the end of all processes")
+    wait_for(lambda: not running([*process_ids]), "the end of all processes")
+
+
+@contextmanager
+def nothing_left(folder: Path) -> Iterator[None]:
+    """Assert that the block leaves no file open, and no temporary file in this new folder."""
+    gc.collect()
+    before = open_files()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield
+    assert open_files() == before
+    assert os.listdir(folder) == []
 
 
 def open_files() -> int:
@@ -131,8 +133,24 @@ def first_hurried(snapshot: Snapshot) -> Target | None:
     return Target(snapshot.step, hurried[0].id)
 
 
-__all__ = [
-    "CONFIG", "HELD", "LAYERS", "RankPolicies", "assert_gone", "first_hurried", "hold_at", "let_go",
-    "logits_after", "meanwhile", "open_files", "pass_row", "process_is_there", "prompt", "ranks",
-    "tiny_model", "wait_for", "wait_until_held",
-]  # fmt: skip
+def end_in_mid_run(script: str, how: signal.Signals, **values: object) -> list[int]:
+    """End a process that says "in mid-run" and its children's ids; return them.
+
+    The script may import this module and its neighbours.
+    """
+    text = textwrap.dedent(script).format(tests=str(ROOT / "tests"), **values)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", text],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    with parent:
+        assert parent.stdout is not None
+        said = parent.stdout.readline()
+        assert said.startswith("in mid-run"), parent.communicate()
+        parent.send_signal(how)
+        parent.communicate(timeout=60)
+    assert parent.returncode != 0
+    return [int(word) for word in said.split()[2:]]

@@ -2,15 +2,15 @@
 
 import contextlib
 import functools
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
-import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -140,14 +140,15 @@ def run(command: list[str], cwd: Path, **options: object) -> subprocess.Complete
     )
 
 
-TICK_NS = 10**9 // 64
-
-
-def let_monotonic_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make `time.monotonic` as coarse as on Windows with Python 3.11 and 3.12: 15.6 ms."""
-    exact_ns = time.monotonic_ns
-    monkeypatch.setattr(time, "monotonic_ns", lambda: exact_ns() // TICK_NS * TICK_NS)
-    monkeypatch.setattr(time, "monotonic", lambda: exact_ns() // TICK_NS * TICK_NS / 1e9)
+def call(main: Callable[[Sequence[str]], int], *arguments: str) -> tuple[Any, str, str]:
+    """(exit status, standard output, standard error) of a command that runs in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status: Any = main(arguments)
+        except SystemExit as end:
+            status = end.code
+    return status, out.getvalue(), err.getvalue()
 
 
 def processes_below(but: Collection[int] = ()) -> set[int]:

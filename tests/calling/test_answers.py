@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from preempting import wait_for
+from launching import wait_for
 
 from course import harness
 from course.calling import jobs

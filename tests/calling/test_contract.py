@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from preempting import process_is_there, wait_for
+from launching import running, wait_for
 from support import processes_below, unavailable
 from tiers import some
 
@@ -290,4 +290,4 @@ def test_the_processes_end_with_the_one_that_asks(tmp_path: Any) -> None:
     subprocess.run([sys.executable, "-c", text], check=False)
     pids = [int(pid) for pid in note.read_text().split()]
     assert len(pids) == 3
-    wait_for(lambda: not any(map(process_is_there, pids)), "the end of all processes")
+    wait_for(lambda: not running(pids), "the end of all processes")

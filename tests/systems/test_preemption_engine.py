@@ -8,18 +8,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from launching import wait_for
 from preempting import (
     HELD,
     LAYERS,
     first_hurried,
     hold_at,
-    let_go,
     meanwhile,
     prompt,
     ranks,
     tiny_model,
-    wait_for,
-    wait_until_held,
 )
 
 from nanogpt import EngineConfig, Request, generate
@@ -28,6 +26,7 @@ from nanogpt.preemption.cleanup import admission_problem, resume_or_abort, rollb
 from nanogpt.preemption.monitor import Snapshot, Target, now_us, slo_gate
 from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.preemption.shared_state import let_go, wait_until_held
 from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import plain
 

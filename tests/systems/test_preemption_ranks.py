@@ -6,10 +6,7 @@ And what happens when a rank or the engine is lost, or a piece of the agreement 
 import gc
 import os
 import signal
-import subprocess
 import sys
-import tempfile
-import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,26 +18,23 @@ from typing import Any
 import pytest
 import tiers
 import torch
+from launching import running, wait_for
 from preempting import (
     CONFIG,
     HELD,
     LAYERS,
     assert_gone,
+    end_in_mid_run,
     first_hurried,
     hold_at,
-    let_go,
     logits_after,
     meanwhile,
-    open_files,
+    nothing_left,
     pass_row,
-    process_is_there,
     prompt,
     ranks,
     tiny_model,
-    wait_for,
-    wait_until_held,
 )
-from support import ROOT
 
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
 from nanogpt.preemption import races
@@ -50,7 +44,13 @@ from nanogpt.preemption.monitor import Inbox, Monitor, Snapshot, Target, now_us,
 from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.preemption.rank_messages import Abandoned, Complete, Crashed, Left, RanksFailed, judge
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.shared_state import NOTHING, SharedState, shared_file
+from nanogpt.preemption.shared_state import (
+    NOTHING,
+    SharedState,
+    let_go,
+    shared_file,
+    wait_until_held,
+)
 from nanogpt.preemption.tensor_parallel import tensor_parallel
 from nanogpt.slo.slo_view import SloRequest
 
@@ -237,12 +237,13 @@ def test_a_rank_that_is_killed_in_mid_pass_is_named_and_the_others_are_ended():
 ENGINE = """
     import sys, threading
     sys.path.insert(0, {tests!r})
-    from preempting import HELD, hold_at, pass_row, prompt, tiny_model, wait_until_held
+    from preempting import HELD, hold_at, pass_row, prompt, tiny_model
+    from nanogpt.preemption.shared_state import wait_until_held
     from nanogpt.preemption.runner import Runner
 
     def tell():
         wait_until_held(runner.shared, 0)
-        print("in mid-pass", *runner.process_ids, flush=True)
+        print("in mid-run", *runner.process_ids, flush=True)
 
     with Runner({num_ranks}) as runner:
         runner.load(tiny_model(), 1, policies=HELD)
@@ -259,41 +260,20 @@ ENGINE = """
 )
 def test_however_the_engine_ends_in_mid_pass_its_ranks_end_too(how: signal.Signals, num_ranks: int):
     """Rank 0 is held in a pass, and rank 1, if there is one, waits for it in a collective."""
-    script = textwrap.dedent(ENGINE.format(tests=str(ROOT / "tests"), num_ranks=num_ranks))
-    engine = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    with engine:
-        assert engine.stdout is not None
-        process_ids = [int(word) for word in engine.stdout.readline().split()[2:]]
-        assert len(process_ids) == num_ranks, engine.communicate()
-        engine.send_signal(how)
-        engine.communicate(timeout=60)
-    assert engine.returncode != 0
+    process_ids = end_in_mid_run(ENGINE, how, num_ranks=num_ranks)
+    assert len(process_ids) == num_ranks
     assert_gone(process_ids)
 
 
 @pytest.mark.nightly
-def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(tmp_path: Path):
     ranks(2)  # whatever is opened once per process is open by now
-    gc.collect()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = open_files()
-    with Runner(2) as runner:
+    with nothing_left(tmp_path), Runner(2) as runner:
         runner.load(tiny_model(), 1)
         runner.run(runner.new_step(), [pass_row(prompt(5))])
         process_ids = runner.process_ids
-        assert all(map(process_is_there, process_ids))
-        assert open_files() > before
+        assert running(list(process_ids)) == list(process_ids)
     assert_gone(process_ids)
-    assert open_files() == before
-    assert os.listdir(tmp_path) == []
     runner.close()  # a second time does nothing
     with pytest.raises(RanksFailed, match="start a new runner"):
         runner.run(1, [pass_row(prompt(5))])

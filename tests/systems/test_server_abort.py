@@ -115,15 +115,3 @@ def test_an_aborted_request_waits_no_more_in_the_trace() -> None:
     assert engine.steps[2].admitted == (2,)
     engine.abort(2)
     assert engine.trace().aborted == (2,), "the last one, which no step follows"
-
-
-def test_the_same_seed_gives_the_same_text_whatever_the_id_and_the_company() -> None:
-    def text(number: int, company: int) -> list[int]:
-        engine = Engine(tiny_model(), EngineConfig(temperature=0.3, seed=company))
-        mine = Request(number, prompt_of(0, 5), 12, temperature=1.0, seed=11)
-        others = [Request(100 + i, prompt_of(i, 4 + i), 9) for i in range(company)]
-        engine.run([(0, each) for each in (*others, mine)])
-        return mine.generated_tokens
-
-    alone = generate(tiny_model(), prompt_of(0, 5), 12, temperature=1.0, seed=11)
-    assert text(0, 0) == text(7, 3) == alone

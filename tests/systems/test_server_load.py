@@ -87,9 +87,6 @@ def test_a_client_that_closes_its_stream_or_gives_up_waiting_leaves_at_once():
         with pytest.raises(openai.APITimeoutError):
             impatient.completions.create(model=MODEL, prompt=PROMPT, max_tokens=4000)
         left.wait_until_idle()
-        half = request_bytes(completion())[:-5]
-        with socket.create_connection(("127.0.0.1", int(left.url.rpartition(":")[2]))) as gone:
-            gone.sendall(half)
         seen = left.metrics()
         assert seen["vllm:request_success_total", "abort"] == 2
         assert [name for name in seen if name[0] == "nanogpt:requests_refused_total"] == []

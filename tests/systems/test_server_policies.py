@@ -28,7 +28,6 @@ from nanogpt.server.server_policies import (
     AdmissionLimits,
     NewRequest,
     QueueView,
-    admission_control,
     on_disconnect,
     stream_delta,
     validated_server_policies,
@@ -125,23 +124,6 @@ def test_an_answer_that_makes_no_sense_is_refused_in_one_sentence(
     assert str(problems[name]) == str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "args", "taken"),
-    [
-        ("admission_control", "accept", FULL, "accept"),
-        ("admission_control", [429, 9999], FREE, (429, 9999)),
-        ("stream_delta", ("To", "To"), EVENTS, ["To", "To"]),
-        ("on_disconnect", STATE, (STATE, 4), STATE),
-        ("on_disconnect", {**STATE, "waiting": (), "leaving": (4,)}, (STATE, 7),
-         {**STATE, "waiting": (), "leaving": (4,)}),
-    ],
-)  # fmt: skip
-def test_an_answer_that_is_legal_and_worse_is_what_the_server_does(
-    name: str, answer: Any, args: tuple[Any, ...], taken: Any
-):
-    assert asked(name, lambda *_: answer, {})(*args) == taken
-
-
 def test_a_policy_cannot_change_the_state_it_is_given():
     def empties(state: Any, _: int) -> Any:
         answer = {name: type(value)(value) for name, value in state.items()}
@@ -161,33 +143,6 @@ def failed(running: Running) -> str:
     answer = running.post("/v1/completions", completion(temperature=0, stream=True))
     last = answer.json() if answer.is_error else events_of(answer.text.splitlines())[-2]
     return last["error"]["message"]
-
-
-def test_parts_of_ones_own_are_asked_and_serve_the_oracles_text():
-    asked = {"door": 0, "events": 0, "leaving": 0}
-
-    def counted(name: str, part: Callable[..., Any]) -> Callable[..., Any]:
-        def ask(*args: Any) -> Any:
-            asked[name] += 1
-            return part(*args)
-
-        return ask
-
-    policies = ServerPolicies(
-        counted("door", admission_control),
-        counted("events", stream_delta),
-        counted("leaving", on_disconnect),
-    )
-    with serving(policies=policies) as running:
-        body = completion(max_tokens=12, temperature=0, stream=True)
-        events = events_of(running.post("/v1/completions", body).text.splitlines())
-        assert text_of(events) == oracle(body["prompt"], 12)
-        running.wait_until(lambda: asked["leaving"])
-        assert asked["door"] == 1 and asked["events"] == 13 and running.thread.problems == {}
-
-
-def plan_step_that_raises(*offered: Any) -> Any:
-    raise KeyError("oh")
 
 
 def raising(*_: Any) -> Any:
@@ -214,14 +169,7 @@ def test_a_part_that_raises_fails_the_request_that_met_it_and_the_server_goes_on
         assert running.get("/health").status_code == 200
 
 
-def test_wrong_parts_act():
-    def doubled(committed: Any, sent: int, is_done: bool) -> list[str]:
-        return 2 * stream_delta(committed, sent // 2, is_done)
-
-    with serving(policies=ServerPolicies(stream_delta=doubled)) as running:
-        text = oracle("To be, or not", 20)
-        assert running.complete() == "".join(2 * character for character in text)
-        assert running.thread.problems == {}
+def test_wrong_answers_about_admission_act():
     with serving(policies=ServerPolicies(admission_control=lambda *_: (429, 7))) as running:
         answer = running.post("/v1/completions", completion())
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")

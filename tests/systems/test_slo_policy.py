@@ -111,24 +111,6 @@ def test_the_doomed_sort_below_all_others_and_the_rest_by_deadline(views: list[S
 # --- the gate -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("candidate", "runner", "victim"),
-    [
-        (seen(9, 100), seen(1, 130), 1),  # both can make it, and the margin is met
-        (seen(9, 100), seen(1, 120), None),  # exactly the margin is not more than it
-        (seen(9, 10, -1), seen(1, 900), None),  # a doomed candidate, however near its deadline
-        (seen(9, 900), seen(1, 10, -1), 1),  # a doomed runner gives way to any that can make it
-        (seen(9, 100, -1), seen(1, 90, -1), None),  # both doomed, though -0.010 > -0.011 · 1.2
-        (seen(9, 90, -1), seen(1, 100, -1), None),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("mode", ["conservative", "aggressive"])
-def test_the_four_cases_of_slack_signs(
-    candidate: SloView, runner: SloView, victim: int | None, mode: Any
-):
-    assert select_victim(candidate, [runner], 1.2, mode) == victim
-
-
 @given(VIEWS, SOME_VIEWS, st.floats(1, 3))
 def test_the_gate_against_its_definition(candidate: SloView, runners: list[SloView], margin: float):
     fair = [each for each in runners if not each.num_preemptions]

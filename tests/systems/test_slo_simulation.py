@@ -14,7 +14,7 @@ import pytest
 import tiers
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation_commands import call
+from support import call
 
 from nanogpt.experiments.slo_table import run_trial
 from nanogpt.slo import variants
@@ -28,9 +28,7 @@ from nanogpt.slo.load import (
 )
 from nanogpt.slo.policy import predict
 from nanogpt.slo.prefill_simulation import TOKEN_BUDGET, simulate
-from nanogpt.slo.slo_policies import SloPolicies
 from nanogpt.slo.slo_record import PassRecord, Run, Variant
-from nanogpt.validate import PolicyError
 
 
 def stretches(run: Run) -> list[tuple[int, int, tuple[int, ...], str]]:
@@ -231,16 +229,6 @@ def test_every_variant_keeps_the_books(variant: Variant, load: list[Arrival]):
     assert simulate(load, variant, variants.ROUND_COST) == run
 
 
-def test_a_part_that_fails_ends_the_run_with_its_sentence():
-    with pytest.raises(PolicyError, match="select_victim returned 77; it must be None or one of"):
-        simulate(
-            urgent_in_mid_pass(),
-            variants.BATCHED,
-            variants.ROUND_COST,
-            SloPolicies(select_victim=lambda *_: 77),
-        )
-
-
 # --- the ladder -----------------------------------------------------------------------------------
 
 
@@ -315,9 +303,6 @@ def test_the_repairs_work_only_together(request_us: int):
     )
     assert unpreempted[0] < control[0] + 10 and unpreempted[1] > control[1] + 10
     assert batched[0] > unpreempted[0] + 20
-
-
-# --- the table ------------------------------------------------------------------------------------
 
 
 # --- the command ----------------------------------------------------------------------------------

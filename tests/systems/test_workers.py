@@ -6,25 +6,22 @@ And what happens when a worker or the router is lost: nothing waits, nothing sta
 import gc
 import os
 import signal
-import subprocess
 import sys
-import tempfile
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
+from launching import running
 from preempting import (
     CONFIG,
     assert_gone,
-    open_files,
-    process_is_there,
+    end_in_mid_run,
+    nothing_left,
     prompt,
     tiny_model,
 )
-from support import ROOT, TICK_NS, let_monotonic_tick
 
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
@@ -99,25 +96,6 @@ def test_whichever_worker_serves_it_a_request_gets_the_oracles_text(
     check_tokens(fleet.run(arrivals), prompts)
 
 
-def test_requests_keep_their_own_temperature_seed_and_salt(fleet: Fleet):
-    own = [{"temperature": 0.9, "seed": 5}, {"temperature": 2.0, "seed": 6}, {"cache_salt": "a"}]
-    sent = [Request(i, prompt(20), 6, **fields) for i, fields in enumerate(own)]
-    for request, result in zip(sent, fleet.serve(sent), strict=True):
-        draws = {"temperature": request.temperature or 0.0, "seed": request.seed or 0}
-        assert list(result.tokens) == generate(tiny_model(), prompt(20), 6, **draws)
-    (another,) = fleet.serve([Request(9, prompt(20), 6, cache_salt="b")])
-    assert another.hit_tokens == 0
-
-
-def test_times_are_finer_than_the_coarsest_monotonic_clock(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-):
-    let_monotonic_tick(monkeypatch)
-    results = fleet.serve(requests([prompt(20, start) for start in range(4)]))
-    times_us = [t for result in results for t in (result.ttft_us, result.latency_us)]
-    assert any(us % (TICK_NS // 1000) for us in times_us)
-
-
 def test_a_hit_saves_exactly_its_length_and_gives_the_text_of_a_cold_run(fleet: Fleet):
     known = prompt(90)
     (cold,) = fleet.serve([Request(0, known, 4)])
@@ -130,19 +108,6 @@ def test_a_hit_saves_exactly_its_length_and_gives_the_text_of_a_cold_run(fleet: 
         assert list(warm.tokens) == generate(tiny_model(), asked, 4)
     (more,) = fleet.serve([Request(9, [*known, *cold.tokens, 3], 2)])
     assert more.hit_tokens == 92, "what a request generated can be hit too"
-
-
-def test_requests_go_where_their_prefix_is_once_it_is_computed(fleet: Fleet):
-    """Each worker has one prefix; what comes later computes only its own ending."""
-    fleet.route = spy = Spy()
-    stems = [prompt(60, start=i) for i in range(2)]
-    homes = [result.worker_id for result in fleet.serve(requests(stems))]
-    assert sorted(homes) == [0, 1]
-    assert [hits for _, hits in spy.shown] == [{}, {}], "what is only being computed is no hit"
-    for i, stem in enumerate([*stems, *stems[::-1]]):
-        (result,) = fleet.serve([Request(10 + i, [*stem, i, i], 2)])
-        assert result.worker_id == homes[stems.index(stem)]
-        assert (result.hit_tokens, result.computed_prefill_tokens) == (60, 2)
 
 
 def test_a_request_waits_with_the_router_until_a_worker_has_room(fleet: Fleet):
@@ -262,29 +227,21 @@ def test_an_error_in_a_worker_or_in_a_route_ends_the_fleet_with_its_words():
 
 
 @pytest.mark.nightly
-def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    gc.collect()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = open_files()
-    with Fleet(tiny_model(), 2, SETTINGS) as fleet:
+def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(tmp_path: Path):
+    with nothing_left(tmp_path), Fleet(tiny_model(), 2, SETTINGS) as fleet:
         assert os.listdir(tmp_path) == []  # the weights' file is gone, their pages are not
         fleet.serve([Request(i, prompt(9), 3) for i in range(4)])
-        process_ids = fleet.process_ids
-        assert all(map(process_is_there, process_ids.values()))
-        groups = {os.getpgid(i) for i in process_ids.values()}
+        process_ids = [*fleet.process_ids.values()]
+        assert running(process_ids) == process_ids
+        groups = {os.getpgid(i) for i in process_ids}
         assert os.getpgid(0) not in groups  # Ctrl-C at the terminal reaches only the router
-        assert open_files() == before + 6  # two pipes and a file for what each complains of
-    assert not any(Path(f"/proc/{i}").exists() for i in process_ids.values())  # not even a zombie
-    assert open_files() == before
-    assert os.listdir(tmp_path) == []
+    assert not any(Path(f"/proc/{i}").exists() for i in process_ids)  # not even a zombie
     fleet.close()  # a second time does nothing
     abandoned = Fleet(tiny_model(), 1, SETTINGS)
-    process_ids = abandoned.process_ids
+    process_ids = [*abandoned.process_ids.values()]
     del abandoned
     gc.collect()
-    assert_gone(process_ids.values())
+    assert_gone(process_ids)
 
 
 PARENT = """
@@ -312,20 +269,6 @@ PARENT = """
 def test_however_the_router_ends_in_mid_run_its_workers_end_too(
     how: signal.Signals, num_workers: int
 ):
-    tests = str(ROOT / "tests")
-    script = textwrap.dedent(PARENT.format(tests=tests, num_workers=num_workers))
-    router = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    with router:
-        assert router.stdout is not None
-        process_ids = [int(word) for word in router.stdout.readline().split()[2:]]
-        assert len(process_ids) == num_workers, router.communicate()
-        router.send_signal(how)
-        router.communicate(timeout=60)
-    assert router.returncode != 0
+    process_ids = end_in_mid_run(PARENT, how, num_workers=num_workers)
+    assert len(process_ids) == num_workers
     assert_gone(process_ids)
