@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
 from fakes import (
     FakeExecutor,
     OneText,
@@ -16,7 +15,6 @@ from fakes import (
     follower,
     one_text,
     prompt_of,
-    snapshot,
     sometimes_right,
     tiny_model,
 )
@@ -26,11 +24,10 @@ from lockstep import sharing_arrivals, steps_of, watched
 
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.paged_attention import contiguous_groups
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_cache_manager import kv_limit
-from nanogpt.outputs import ModelOutput, PrefixHit, Row
+from nanogpt.outputs import PrefixHit, Row
 from nanogpt.policies import Policies
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.sliding_window import kept_positions
@@ -239,66 +236,6 @@ def test_a_block_is_freed_once_no_token_in_it_is_seen_and_a_sinks_block_never():
     assert all(dict(step.blocks.tables)[0][0] == 0 for step in steps[:-1])
     assert max(kv.kv_tokens for step in steps for kv in step.kv) == 7
     assert max(kv.kv_tokens_charged for step in steps for kv in step.kv) == kv_limit(6, 1, 4) == 16
-
-
-# ---------------------------------------------------------------- failed steps
-
-
-class Broken(PackedExecutor):
-    """Answers with NaN while it is told to, and leaves NaN in what it wrote."""
-
-    broken = False
-
-    def execute(self, rows: Sequence[Row]) -> ModelOutput:
-        result = super().execute(rows)
-        if not self.broken:
-            return result
-        assert isinstance(self.cache, KVCache)
-        for row in rows:
-            table, size = self.cache.table(row.request_id), self.cache.size
-            for p in range(row.seq_len, row.seq_len):
-                self.cache.storage[:, :, :, table[p // size] * size + p % size] = float("nan")
-        return ModelOutput(result.logits * float("nan"), result.forwards)
-
-
-def fail_a_step(engine: Engine) -> None:
-    """Let one step fail, which must leave no trace."""
-    cache, before = blocks_of(engine), snapshot(engine)
-    found = dict(cache.pool.block_of)
-    held = [(cache.table(i), cache.held(i).clone()) for i in cache.holders()]
-    engine.executor.broken = True
-    with pytest.raises(ValueError, match="are not finite"):
-        engine.step()
-    engine.executor.broken = False
-    assert snapshot(engine) == before
-    assert cache.pool.block_of.items() <= found.items(), "cached blocks may have been evicted"
-    for i, (table, kv) in zip(cache.holders(), held, strict=True):
-        assert cache.table(i) == table
-        assert torch.equal(cache.held(i), kv)
-    assert cache.storage.isfinite().all()
-    check_books(engine)
-
-
-@pytest.mark.parametrize("share", [False, True])
-def test_a_failed_step_leaves_no_trace_and_gives_a_victim_back_what_others_took(share: bool):
-    config = EngineConfig(token_budget=64, max_kv_tokens=32, block_size=4, share_prefixes=share)
-    engine = Engine(tiny_model(), config, make_executor=Broken)
-    serve(engine, Request(9, prompt_of(0, 9), 2))
-    arrivals = [(0, Request(i, prompt_of(i, 13), 12)) for i in range(2)]
-    for _, request in arrivals:
-        engine.submit(request)
-    fail_a_step(engine)
-    record = engine.step()
-    assert hits([record]) == ([(0, 8)] if share else [])
-    assert len(record.blocks.allocated) == (6 if share else 8), "the failed step is not there"
-    while not engine.scheduler.select_victims():
-        engine.step()
-    fail_a_step(engine)
-    record = engine.step()
-    assert record.preempted == (1,)
-    assert set(record.blocks.allocated) <= set(record.blocks.freed), "the pool was full"
-    engine.run([])
-    assert_equals_oracle(arrivals)
 
 
 # ---------------------------------------------------------------- where K/V lies

@@ -41,22 +41,6 @@ def test_the_run_functions_take_a_window():
 # ---------------------------------------------------------------- memory
 
 
-@pytest.mark.parametrize(("budget", "peaks"), [(8, [8, 16, 24, 28, 28]), (40, [40])])
-@BOTH
-def test_a_prompt_of_40_is_never_held_as_40_and_counted_as_20(
-    budget: int, peaks: list[int], kv_storage: str
-):
-    engine = Engine(tiny_model(), EngineConfig(budget, sliding_window=20, kv_storage=kv_storage))
-    engine.submit(Request(0, prompt_of(0, 40), 4))
-    steps = [engine.step() for _ in peaks]
-    assert [step.kv_peak for step in steps] == peaks
-    for n, step in enumerate(steps, start=1):
-        (record,) = step.kv
-        assert record.kv_tokens == record.kv_tokens_charged == min(20, budget * n)
-        assert record.live_bytes == record.kv_tokens * BYTES_PER_TOKEN
-    assert engine.step().kv_peak == 21
-
-
 # ---------------------------------------------------------------- what fits
 
 

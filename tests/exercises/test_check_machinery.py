@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from answers import IDS, right, written, wrong
+from answers import IDS, right, wrong
 from fakes import fake_arrivals, fake_engine
 from hypothesis import given
 from hypothesis import strategies as st
