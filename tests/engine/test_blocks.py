@@ -178,23 +178,6 @@ def test_full_blocks_are_shared_and_what_differs_is_computed():
     assert serve(engine, generated) == [30 - 28], "blocks that decodes filled are found too"
 
 
-def test_running_requests_name_the_same_blocks_which_count_once():
-    config = EngineConfig(
-        token_budget=64, block_size=4, share_prefixes=True, max_kv_tokens=28, max_batch_size=3
-    )
-    engine = Engine(tiny_model(), config)
-    for i in range(3):
-        engine.submit(Request(i, prompt_of(1, 17), 4))
-        if i == 0:
-            engine.step()
-    record = engine.step()
-    check_books(engine)
-    tables = dict(record.blocks.tables)
-    assert record.admitted == (1, 2), "28 KV tokens hold 60, for 16 of them are named three times"
-    assert [len(table) for table in tables.values()] == [5, 5, 5]
-    assert tables[0][:4] == tables[1][:4] == tables[2][:4]
-
-
 def test_requests_with_other_salts_share_nothing_and_get_the_same_text():
     engine, salts = Engine(tiny_model(), SHARING), [None, "a", "b"]
     requests = [Request(i, prompt_of(1, 17), 3, cache_salt=salts[i % 3]) for i in range(6)]
@@ -209,33 +192,6 @@ def test_requests_with_other_salts_share_nothing_and_get_the_same_text():
     salt: Any = 7
     with pytest.raises(ValueError, match=r"request 9: cache_salt is 7; it must be a text of 1"):
         engine.submit(Request(9, [1, 2], 3, cache_salt=salt))
-
-
-def test_the_least_recently_used_text_loses_its_last_blocks():
-    config = EngineConfig(
-        token_budget=64, block_size=4, share_prefixes=True, max_kv_tokens=32, max_batch_size=1
-    )
-    engine = Engine(tiny_model(), config)
-    old, new = prompt_of(1, 16), prompt_of(2, 12)
-    serve(engine, Request(0, old, 1), Request(1, new, 1))
-    cache = blocks_of(engine)
-    assert len(cache.pool.block_of) * cache.size == 28
-    serve(engine, Request(2, prompt_of(3, 12), 1))  # one block is empty, two are old's last
-    assert cache.match([*old, 0]).num_tokens == 8
-    assert cache.match([*new, 0]).num_tokens == 12
-    assert len(engine.trace().steps[-1].blocks.evicted) == 2
-
-
-def test_a_block_is_freed_once_no_token_in_it_is_seen_and_a_sinks_block_never():
-    config = EngineConfig(token_budget=4, block_size=4, sliding_window=6, num_sinks=1)
-    engine = Engine(tiny_model(), config)
-    steps = list(steps_of(engine, [(0, Request(0, prompt_of(0, 16), 8))]))
-    # After 12 tokens, 6 to 11 are seen: they lie in blocks 1 and 2, and the sink in block 0.
-    assert [len(dict(step.blocks.tables).get(0, ())) for step in steps[:4]] == [1, 2, 3, 3]
-    assert [len(step.blocks.freed) for step in steps[:4]] == [0, 0, 0, 1]
-    assert all(dict(step.blocks.tables)[0][0] == 0 for step in steps[:-1])
-    assert max(kv.kv_tokens for step in steps for kv in step.kv) == 7
-    assert max(kv.kv_tokens_charged for step in steps for kv in step.kv) == kv_limit(6, 1, 4) == 16
 
 
 # ---------------------------------------------------------------- where K/V lies
