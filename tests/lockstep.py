@@ -1,7 +1,7 @@
 """Engines driven step by step through one workload, and held to the oracle's text and K/V."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,6 +9,13 @@ from fakes import TINY, Ask, follower, prompt_of, tiny_model
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nanogpt import (
+    GPT,
+    Scheduler,
+    TextbookModel,
+    assemble_fused_batch,
+    disassemble_fused_cache,
+)
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.policies import Policies
@@ -188,3 +195,70 @@ def served_by(
         right = text_of(i, length, max_new, 0.0, config.sliding_window, config.num_sinks)[length:]
         wrong += sum(a != b for a, b in zip(trace.generated_tokens(i), right, strict=True))
     return trace, wrong
+
+
+# ---------------------------------------------------------------- a loop of the posts
+
+TokensLeft = Callable[[Request], int]
+
+
+def known(request: Request) -> int:
+    """All that is to be computed: behind the prompt, what a preempted request had generated."""
+    return request.remaining
+
+
+@torch.inference_mode()
+def posts_loop(
+    gpt: GPT,
+    scheduler: Scheduler,
+    requests: Sequence[Request],
+    tokens_left: TokensLeft = known,
+    computed: Callable[[list[Request]], None] = lambda requests: None,
+) -> int:
+    """The interleaving post's loop with greedy tokens; return how many steps it took.
+
+    `computed` gets the requests of a step whose K/V is stored and whose tokens are not.
+    """
+    model, step = TextbookModel(gpt), 0
+    for request in requests:
+        scheduler.add_request(request)
+    while not scheduler.is_done():
+        prefill_req, decode_reqs = scheduler.schedule(step)
+        step += 1
+        assert step < 500, "the post's loop must end"
+        chunk_size = 0
+        remaining_budget = scheduler.token_budget - len(decode_reqs)
+        if remaining_budget > 0 and prefill_req is not None:
+            chunk_size = min(remaining_budget, tokens_left(prefill_req))
+        if chunk_size == 0 and not decode_reqs:
+            continue
+        batch_tokens, batch_positions, past_kvs, attn_mask, _ = assemble_fused_batch(
+            decode_reqs, prefill_req if chunk_size > 0 else None, chunk_size
+        )
+        logits, _, new_kvs = model(
+            batch_tokens, pos=batch_positions, past_kvs=past_kvs, attn_mask=attn_mask
+        )
+        all_reqs, num_new = [*decode_reqs], [1] * len(decode_reqs)
+        if prefill_req is not None and chunk_size > 0:
+            prefill_req.prefill_cursor += chunk_size
+            all_reqs.append(prefill_req)
+            num_new.append(chunk_size)
+        disassemble_fused_cache(all_reqs, new_kvs, num_new)
+        computed(all_reqs)
+        for req, token in zip(all_reqs, logits[:, -1, :].argmax(-1).tolist(), strict=True):
+            if req.status == "active" or req.is_fully_prefilled:
+                req.generated_tokens.append(token)
+                if req.status == "prefilling":
+                    scheduler.promote(req)
+            if req.is_done:
+                scheduler.complete(req)
+    return step
+
+
+def posts_kv(request: Request) -> Tensor:
+    """(2, L, H, S, D) of what lies in the request's kv_cache."""
+    layers = [
+        torch.cat([torch.stack(request.kv_cache[layer, head]) for head in range(2)], 1)
+        for layer in range(2)
+    ]  # (2, H, S, D) each
+    return torch.stack(layers, 1)

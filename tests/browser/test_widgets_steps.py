@@ -88,35 +88,6 @@ def test_space_plays_to_the_end_and_the_live_line_is_quiet_meanwhile(show):
     assert page.locator(".sn-live").get_attribute("aria-live") == "polite"
 
 
-@pytest.mark.nightly
-def test_equal_missing_stopped_and_empty_runs_are_told(show):
-    run, stop = samples.chunked_run(8), "your plan_step raised KeyError"
-    page = show([
-        a_timeline(reference=run, yours=True),
-        a_timeline(reference=run, yours=False),
-        a_timeline(trace={**run, "error": stop}, yours=False),
-        a_timeline(trace={**run, "steps": [], "error": stop}, yours=False),
-    ])  # fmt: skip
-    notes = page.locator(".sn-timeline")
-    assert notes.nth(0).locator(".sn-note").text_content() == (
-        "Both did the same work in every step."
-    )
-    jump = page.get_by_role("button", name="Jump to first difference")
-    assert jump.get_attribute("aria-disabled") == "true"
-    jump.click(force=True)
-    assert "step 0: " in live(page)
-    alone = notes.nth(1)
-    assert alone.locator(".sn-note").text_content() == "The reference (yours is not written yet)."
-    assert alone.locator(".sn-tl-side").count() == 0
-    assert notes.nth(2).locator(".sn-note-bad").text_content() == (
-        f"The run stopped after step 14: {stop}"
-    )
-    focus_toolbar(page, 2)
-    press(page, "End")
-    assert live(page, 2).endswith(f"Here it stopped: {stop}")
-    assert live(page, 3) == f"No step was run. It stopped: {stop}"
-
-
 # ---- narrow pages, themes, layout ----------------------------------------------------------------
 
 

@@ -40,20 +40,6 @@ def call(answer: Answer, *args: Any, limit_s: float = 5.0, wall_s: float = 20.0)
     return answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=0)
 
 
-@process
-def test_a_buffer_that_every_call_returns_is_seen() -> None:
-    item, buffers = exercise("l00.cached_attention"), dict[Any, torch.Tensor]()
-
-    def kept(number: int, value: torch.Tensor) -> torch.Tensor:
-        key = number, value.shape, value.dtype
-        return buffers.setdefault(key, torch.empty_like(value)).copy_(value)
-
-    def cached_attention(*args: Any) -> Any:
-        return tuple(kept(*each) for each in enumerate(item.right[0](*args)))
-
-    assert item.check(cached_attention).misconception == "returned_again"
-
-
 def computes_while_its_clocks_stand_still() -> None:
     time.thread_time = time.perf_counter = lambda: 0.0  # type: ignore[assignment]
     while True:

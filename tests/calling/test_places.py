@@ -18,14 +18,11 @@ from course.calling.processes import START_METHOD, Starter, own_starter
 from course.progress import work_folder
 
 pytestmark = pytest.mark.process
-HEAD = "import ctypes, os, re, sys, threading, time\n\n\ndef next_inputs(tokens, num_cached):\n"
+HEAD = "import os, sys, time\n\n\ndef next_inputs(tokens, num_cached):\n"
 BODIES = {
     "return sum(range(10**12))": ("timeout", "took longer than 1 s of computing"),
-    "return re.match('(a+)+$', 'a' * 60 + 'b')": ("timeout", "took longer than 1 s of computing"),
     "os._exit(0)": ("crashed", "ended the whole Python process (`os._exit`?)"),
-    "return ctypes.string_at(0)": ("crashed", "crashed the Python process (SIGSEGV)"),
     "return len(bytearray(10 << 30))": ("raised", "raised MemoryError on its line 2"),
-    "while True: print('x')": ("timeout", "took longer than 1 s of computing"),
     "time.sleep(600)": ("timeout", "had not finished after 4 s, nearly all of it waiting"),
     "sys.exit(0)": ("raised", "raised SystemExit on its line 2"),
 }

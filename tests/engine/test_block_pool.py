@@ -1,12 +1,11 @@
-"""Blocks and their pool: each decision by hand, and any run of them against a model."""
+"""Blocks and their pool: any run of them against a model."""
 
 from collections import Counter
 from functools import partial
-from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tiers import examples
@@ -18,67 +17,16 @@ from nanogpt.kv_cache import KVCache
 from nanogpt.outputs import Requeue, Row, SchedulerOutput
 from nanogpt.planning import Candidates
 from nanogpt.policies import Policies
-from nanogpt.policies.blocks import (
-    CachedBlock,
-    allocate,
-    block_hashes,
-    evict_order,
-    free_table,
-    longest_match,
-)
+from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.request import Request
 from nanogpt.window.window_blocks import WindowBlockKVCache
 
-TOKENS = st.lists(st.integers(0, 2), max_size=14)
-
-# ---------------------------------------------------------------- the decisions
-
-
-def test_a_table_gets_all_the_blocks_that_it_lacks_or_none():
-    wanted = {32: [4, 2], 33: [4, 2, 9], 48: [4, 2, 9], 49: None, 1: [4], 16: [4], 17: [4, 2]}
-    assert {n: allocate(0, n, 16, [4, 2, 9]) for n in wanted} == wanted
-    assert [allocate(2, n, 16, [4, 2, 9]) for n in (9, 32, 33)] == [[], [], [4]]
-
-
-def test_a_block_is_free_once_the_last_table_lets_go_of_it():
-    assert free_table([1, 2, 1, 0], [0, 1, 2]) == [0, 2]
-    assert free_table([3, 2], [0, 1]) == []
-
-
-@given(one=TOKENS, other=TOKENS, size=st.integers(1, 5))
-def test_two_texts_share_the_hashes_of_the_blocks_that_both_begin_with(one, other, size):
-    ours, theirs = block_hashes(one, size, ""), block_hashes(other, size, "")
-    assert len(ours) == len(one) // size
-    assert len(set(ours)) == len(ours), "each hash contains its parent's, so no two are equal"
-    for depth in range(min(len(ours), len(theirs))):
-        end = (depth + 1) * size
-        assert (ours[depth] == theirs[depth]) == (one[:end] == other[:end])
-
 
 def test_a_hash_depends_on_the_salt_and_is_the_same_on_every_machine():
     assert block_hashes([1, 2], 2, "") != block_hashes([1, 2], 2, "tenant")
     assert block_hashes([1, 2, 9], 2, "")[0].startswith("131088e07b7d1034")
-
-
-def test_the_longest_match_ends_at_a_gap_and_leaves_a_token_to_compute():
-    cached = {"a": 7, "b": 3, "d": 5}
-    assert longest_match(["a", "b", "c", "d"], cached, 99, 16) == ([7, 3], 32)
-    assert longest_match(["x", "a"], cached, 99, 16) == ([], 0)
-    found = {n: longest_match(["a", "b"][: n // 16], cached, n, 16)[1] for n in (33, 32, 16, 1)}
-    assert found == {33: 32, 32: 16, 16: 0, 1: 0}
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 4)), max_size=9))
-def test_the_least_recently_used_is_evicted_first_and_children_before_parents(worth):
-    blocks = [CachedBlock(i, *each) for i, each in enumerate(worth)]
-    order = evict_order(blocks)
-    assert sorted(order) == [block.id for block in blocks if block.count == 0]
-    for first, then in pairwise(order):
-        assert blocks[first].last_used <= blocks[then].last_used
-        if blocks[first].last_used == blocks[then].last_used:
-            assert blocks[first].depth >= blocks[then].depth
 
 
 def test_a_pool_that_is_too_small_says_so_and_gives_nothing():

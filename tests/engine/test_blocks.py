@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
 from fakes import (
     FakeExecutor,
     OneText,
@@ -16,7 +15,6 @@ from fakes import (
     follower,
     one_text,
     prompt_of,
-    snapshot,
     sometimes_right,
     tiny_model,
 )
@@ -26,11 +24,10 @@ from lockstep import sharing_arrivals, steps_of, watched
 
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.paged_attention import contiguous_groups
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_cache_manager import kv_limit
-from nanogpt.outputs import ModelOutput, PrefixHit, Row
+from nanogpt.outputs import PrefixHit, Row
 from nanogpt.policies import Policies
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.sliding_window import kept_positions
@@ -181,23 +178,6 @@ def test_full_blocks_are_shared_and_what_differs_is_computed():
     assert serve(engine, generated) == [30 - 28], "blocks that decodes filled are found too"
 
 
-def test_running_requests_name_the_same_blocks_which_count_once():
-    config = EngineConfig(
-        token_budget=64, block_size=4, share_prefixes=True, max_kv_tokens=28, max_batch_size=3
-    )
-    engine = Engine(tiny_model(), config)
-    for i in range(3):
-        engine.submit(Request(i, prompt_of(1, 17), 4))
-        if i == 0:
-            engine.step()
-    record = engine.step()
-    check_books(engine)
-    tables = dict(record.blocks.tables)
-    assert record.admitted == (1, 2), "28 KV tokens hold 60, for 16 of them are named three times"
-    assert [len(table) for table in tables.values()] == [5, 5, 5]
-    assert tables[0][:4] == tables[1][:4] == tables[2][:4]
-
-
 def test_requests_with_other_salts_share_nothing_and_get_the_same_text():
     engine, salts = Engine(tiny_model(), SHARING), [None, "a", "b"]
     requests = [Request(i, prompt_of(1, 17), 3, cache_salt=salts[i % 3]) for i in range(6)]
@@ -212,93 +192,6 @@ def test_requests_with_other_salts_share_nothing_and_get_the_same_text():
     salt: Any = 7
     with pytest.raises(ValueError, match=r"request 9: cache_salt is 7; it must be a text of 1"):
         engine.submit(Request(9, [1, 2], 3, cache_salt=salt))
-
-
-def test_the_least_recently_used_text_loses_its_last_blocks():
-    config = EngineConfig(
-        token_budget=64, block_size=4, share_prefixes=True, max_kv_tokens=32, max_batch_size=1
-    )
-    engine = Engine(tiny_model(), config)
-    old, new = prompt_of(1, 16), prompt_of(2, 12)
-    serve(engine, Request(0, old, 1), Request(1, new, 1))
-    cache = blocks_of(engine)
-    assert len(cache.pool.block_of) * cache.size == 28
-    serve(engine, Request(2, prompt_of(3, 12), 1))  # one block is empty, two are old's last
-    assert cache.match([*old, 0]).num_tokens == 8
-    assert cache.match([*new, 0]).num_tokens == 12
-    assert len(engine.trace().steps[-1].blocks.evicted) == 2
-
-
-def test_a_block_is_freed_once_no_token_in_it_is_seen_and_a_sinks_block_never():
-    config = EngineConfig(token_budget=4, block_size=4, sliding_window=6, num_sinks=1)
-    engine = Engine(tiny_model(), config)
-    steps = list(steps_of(engine, [(0, Request(0, prompt_of(0, 16), 8))]))
-    # After 12 tokens, 6 to 11 are seen: they lie in blocks 1 and 2, and the sink in block 0.
-    assert [len(dict(step.blocks.tables).get(0, ())) for step in steps[:4]] == [1, 2, 3, 3]
-    assert [len(step.blocks.freed) for step in steps[:4]] == [0, 0, 0, 1]
-    assert all(dict(step.blocks.tables)[0][0] == 0 for step in steps[:-1])
-    assert max(kv.kv_tokens for step in steps for kv in step.kv) == 7
-    assert max(kv.kv_tokens_charged for step in steps for kv in step.kv) == kv_limit(6, 1, 4) == 16
-
-
-# ---------------------------------------------------------------- failed steps
-
-
-class Broken(PackedExecutor):
-    """Answers with NaN while it is told to, and leaves NaN in what it wrote."""
-
-    broken = False
-
-    def execute(self, rows: Sequence[Row]) -> ModelOutput:
-        result = super().execute(rows)
-        if not self.broken:
-            return result
-        assert isinstance(self.cache, KVCache)
-        for row in rows:
-            table, size = self.cache.table(row.request_id), self.cache.size
-            for p in range(row.seq_len, row.seq_len):
-                self.cache.storage[:, :, :, table[p // size] * size + p % size] = float("nan")
-        return ModelOutput(result.logits * float("nan"), result.forwards)
-
-
-def fail_a_step(engine: Engine) -> None:
-    """Let one step fail, which must leave no trace."""
-    cache, before = blocks_of(engine), snapshot(engine)
-    found = dict(cache.pool.block_of)
-    held = [(cache.table(i), cache.held(i).clone()) for i in cache.holders()]
-    engine.executor.broken = True
-    with pytest.raises(ValueError, match="are not finite"):
-        engine.step()
-    engine.executor.broken = False
-    assert snapshot(engine) == before
-    assert cache.pool.block_of.items() <= found.items(), "cached blocks may have been evicted"
-    for i, (table, kv) in zip(cache.holders(), held, strict=True):
-        assert cache.table(i) == table
-        assert torch.equal(cache.held(i), kv)
-    assert cache.storage.isfinite().all()
-    check_books(engine)
-
-
-@pytest.mark.parametrize("share", [False, True])
-def test_a_failed_step_leaves_no_trace_and_gives_a_victim_back_what_others_took(share: bool):
-    config = EngineConfig(token_budget=64, max_kv_tokens=32, block_size=4, share_prefixes=share)
-    engine = Engine(tiny_model(), config, make_executor=Broken)
-    serve(engine, Request(9, prompt_of(0, 9), 2))
-    arrivals = [(0, Request(i, prompt_of(i, 13), 12)) for i in range(2)]
-    for _, request in arrivals:
-        engine.submit(request)
-    fail_a_step(engine)
-    record = engine.step()
-    assert hits([record]) == ([(0, 8)] if share else [])
-    assert len(record.blocks.allocated) == (6 if share else 8), "the failed step is not there"
-    while not engine.scheduler.select_victims():
-        engine.step()
-    fail_a_step(engine)
-    record = engine.step()
-    assert record.preempted == (1,)
-    assert set(record.blocks.allocated) <= set(record.blocks.freed), "the pool was full"
-    engine.run([])
-    assert_equals_oracle(arrivals)
 
 
 # ---------------------------------------------------------------- where K/V lies

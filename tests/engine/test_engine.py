@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from fakes import (
     any_legal_plan,
     assert_equals_oracle,
@@ -20,12 +19,9 @@ from fakes import (
     snapshot,
     sometimes_right,
     tiny_model,
-    token_at,
 )
 from lockstep import arrivals_of, text_of
 
-from nanogpt import load_model
-from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
@@ -34,7 +30,6 @@ from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.planning import Plan, plan_step
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView, TimedKey
-from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
 
@@ -50,26 +45,7 @@ def test_a_request_may_fill_the_context_to_its_last_position(executor: str):
     assert_equals_oracle(arrivals)
 
 
-def test_the_shipped_model_writes_the_oracles_shakespeare():
-    model = load_model(dtype=torch.float64)
-    config = EngineConfig(16, max_kv_tokens=40, max_batch_size=3)
-    texts = ["O Romeo, ", "To be or ", "KING HENRY:\n"]
-    arrivals = [(2 * i, Request(i, encode(text), 12)) for i, text in enumerate(texts)]
-    trace = Engine(model, config).run(arrivals)
-    assert any(step.preempted for step in trace.steps)
-    for _, request in arrivals:
-        assert request.generated_tokens == generate(model, request.prompt_tokens, 12)
-
-
 # ---------------------------------------------------------------- arrivals
-
-
-def test_requests_start_at_their_step_while_others_run_in_whatever_order_they_are_given():
-    engine, _ = fake_engine(EngineConfig(8))
-    trace = engine.run(fake_arrivals([(0, 4, 20, 0), (5, 4, 2, 0), (3, 4, 2, 0)]))
-    admitted = {i: step.step for step in trace.steps for i in step.admitted}
-    assert admitted == {0: 0, 1: 5, 2: 3}
-    assert {request.id: request.arrival_step for request in trace.requests} == admitted
 
 
 def test_an_idle_engine_skips_to_the_next_arrival_and_a_run_may_follow_a_run():
@@ -95,25 +71,6 @@ def test_a_run_that_is_stopped_says_so_and_can_go_on():
 
 
 # ---------------------------------------------------------------- the record of a step
-
-
-def test_a_small_run_worked_out_by_hand():
-    """Budget 4: request 0 prefills 4 + 1 (and samples), then decodes beside the other's chunks."""
-    engine, fake = fake_engine(EngineConfig(4))
-    trace = engine.run(fake_arrivals([(0, 5, 3, 0), (1, 5, 2, 0)]))
-    assert fake.calls == [
-        [(0, 0, 4)],
-        [(0, 4, 1), (1, 0, 3)],
-        [(0, 5, 1), (1, 3, 2)],
-        [(0, 6, 1), (1, 5, 1)],
-    ]
-    assert [step.kv_after for step in trace.steps] == [4, 8, 11, 0]
-    assert [step.finished for step in trace.steps] == [(), (), (), (0, 1)]
-    kinds = [
-        [(work.request_id, work.kind, work.sampled) for work in step.work] for step in trace.steps
-    ]
-    assert kinds[1] == [(0, "prefill", token_at(0, 5)), (1, "prefill", None)]
-    assert kinds[2] == [(0, "decode", token_at(0, 6)), (1, "prefill", token_at(1, 5))]
 
 
 def test_whatever_waits_waits_for_a_stated_reason():
@@ -336,7 +293,6 @@ def test_a_part_that_fails_at_any_point_of_a_step_leaves_no_trace(
 @pytest.mark.parametrize(
     ("name", "wrong", "words"),
     [
-        ("plan_step", lambda *_: [(99, 1)], "planned request 99"),
         ("chunk_inputs", lambda tokens, cursor, n: ([65] * n, [0] * n, True), "65"),
         ("chunk_inputs", lambda tokens, cursor, n: ([1] * n, [64] * n, True), "64"),
         ("prepare_inputs", lambda known, cursors, n: ([[65] * n[0]], [[0] * n[0]]), "token 65"),

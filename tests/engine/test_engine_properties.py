@@ -20,6 +20,7 @@ from fakes import (
     fake_engine,
     fake_model,
     fake_request,
+    follower,
     refusal,
     snapshot,
     token_at,
@@ -106,6 +107,12 @@ POLICY_SETS = st.builds(
 )
 
 
+def in_blocks(config: EngineConfig, block_size: int | None) -> EngineConfig:
+    """The same limits, with room for the blocks that are not full."""
+    most = config.max_kv_tokens and config.max_kv_tokens + 3
+    return dataclasses.replace(config, block_size=block_size, max_kv_tokens=most)
+
+
 def serve(asks: Sequence[Ask], config: EngineConfig, policies: Policies = Policies()) -> Trace:
     """Run the workload in the fake's world; check texts, books and storage."""
     engine, _ = fake_engine(config, policies)
@@ -131,11 +138,12 @@ def test_everything_finishes_within_every_limit_and_the_trace_adds_up(
 
 
 @tiers.examples(2)
-@given(workloads(POLICIES), POLICY_SETS, st.integers(0, 40))
+@given(workloads(POLICIES), POLICY_SETS, st.integers(0, 40), st.none() | st.integers(1, 4))
 def test_a_step_dropped_for_nan_leaves_no_trace_whatever_it_was_about_to_do(
-    workload: Workload, policies: Policies, nan_at: int
+    workload: Workload, policies: Policies, nan_at: int, block_size: int | None
 ):
     asks, config = workload
+    config = in_blocks(config, block_size)
     if policies.plan_step not in REPEATABLE:
         policies = dataclasses.replace(
             policies, plan_step=plan_step
@@ -151,7 +159,7 @@ def test_a_step_dropped_for_nan_leaves_no_trace_whatever_it_was_about_to_do(
             assert snapshot(engine) == before
         else:
             assert not dropping or not engine.trace().steps[-1].work
-    Follower(engine.trace(), config).check()
+    follower(engine.trace(), config).check()
     smooth, _ = fake_engine(config, policies)
     assert engine.trace() == smooth.run([(0, request) for _, request in fake_arrivals(asks)])
 
@@ -219,8 +227,7 @@ def test_an_engine_that_computes_nothing_plans_admits_and_preempts_as_one_that_d
         ]  # fmt: skip
 
     asks, config = workload
-    most = config.max_kv_tokens and config.max_kv_tokens + 3  # whole blocks
-    config = dataclasses.replace(config, block_size=block_size, max_kv_tokens=most)
+    config = in_blocks(config, block_size)
     computed = Engine(one_tiny_layer(), config).run(arrivals_of(asks))
     assert without_texts(plan_engine(config).run(arrivals_of(asks))) == without_texts(computed)
 

@@ -61,16 +61,6 @@ def test_a_more_important_waiter_pushes_out_and_the_victim_comes_back():
     assert [(w.start, w.end) for w in back.work] == [(0, 13)]  # 10 + 3 tokens computed again
 
 
-@pytest.mark.parametrize(
-    ("priority", "fields"), [(0, {"preempt_to_admit": False}), (2, {}), (3, {})]
-)
-def test_a_waiter_that_is_not_more_important_or_may_not_pushes_nothing_out(
-    priority: int, fields: dict[str, Any]
-):
-    config = dataclasses.replace(PUSHY, **fields)
-    assert preempted(serve([(0, 10, 6, 2), (3, 20, 2, priority)], config)) == []
-
-
 def test_nothing_is_pushed_out_while_a_prefill_stands_in_the_way():
     config = dataclasses.replace(PUSHY, token_budget=4)
     trace = serve([(0, 2, 9, 2), (1, 12, 3, 1), (2, 9, 3, 0)], config)

@@ -4,10 +4,8 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-import torch
 from fakes import prompt_of, tiny_model
 from lockstep import BYTES_PER_TOKEN, arrivals_of, served_by, text_of, watched
-from torch import Tensor
 
 from nanogpt import Engine, EngineConfig, Policies, Request, interleaved_generate
 from nanogpt.config import EXECUTORS
@@ -36,25 +34,6 @@ def test_the_run_functions_take_a_window():
     trace = interleaved_generate(tiny_model(), [request], "fcfs", 16, 30, **rule).trace
     assert trace is not None and (trace.sliding_window, trace.num_sinks) == (8, 1)
     assert tuple(request.tokens_so_far) == text_of(0, 20, 6, 0.0, 8, 1)
-
-
-# ---------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize(("budget", "peaks"), [(8, [8, 16, 24, 28, 28]), (40, [40])])
-@BOTH
-def test_a_prompt_of_40_is_never_held_as_40_and_counted_as_20(
-    budget: int, peaks: list[int], kv_storage: str
-):
-    engine = Engine(tiny_model(), EngineConfig(budget, sliding_window=20, kv_storage=kv_storage))
-    engine.submit(Request(0, prompt_of(0, 40), 4))
-    steps = [engine.step() for _ in peaks]
-    assert [step.kv_peak for step in steps] == peaks
-    for n, step in enumerate(steps, start=1):
-        (record,) = step.kv
-        assert record.kv_tokens == record.kv_tokens_charged == min(20, budget * n)
-        assert record.live_bytes == record.kv_tokens * BYTES_PER_TOKEN
-    assert engine.step().kv_peak == 21
 
 
 # ---------------------------------------------------------------- what fits
@@ -87,21 +66,9 @@ def run_with(policies: Policies, kv_storage: str, **limits: Any) -> tuple[Trace,
     return served_by(policies, config, [(0, 14, 8, 0), (1, 9, 8, 0)])
 
 
-def fills_new_tensors(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
-    """A right answer that fills new tensors of the default type, as float32 K/V has it."""
-    if k.shape[1] <= window + sinks:
-        return k, v
-    kept = torch.zeros(2, k.shape[0], window + sinks, k.shape[2], dtype=k.dtype)
-    for which, x in enumerate((k, v)):
-        kept[which, :, :sinks] = x[:, :sinks]
-        kept[which, :, sinks:] = x[:, -window:]
-    return kept[0].clone(), kept[1].clone()
-
-
 @pytest.mark.parametrize(
     ("name", "kv_storage", "part"),
     [
-        ("evict", "evict", fills_new_tensors),
         ("rolling_buffer_index", "ring", lambda p, w, s: p if p < s else s + w - 1 - (p - s) % w),
         ("rolling_buffer_index", "ring", lambda p, w, s: w + p if p < s else p % w),
         ("visible", "ring", lambda q, k, w, s: k <= q and (k < s or k >= q - w)),
@@ -142,14 +109,6 @@ def test_a_view_shows_in_the_bytes_and_not_in_the_tokens_held():
     records = [kv for step in trace.steps for kv in step.kv]
     assert max(kv.kv_tokens for kv in records) == 5
     assert any(kv.live_bytes > kv.kv_tokens * BYTES_PER_TOKEN for kv in records)
-
-
-def test_an_evict_that_does_nothing_is_held_in_full_and_counted_short():
-    trace, wrong = run_with(Policies(evict=lambda k, v, w, s: (k, v)), "evict")
-    assert wrong == 0  # what is seen is the mask's business only
-    last = trace.steps[-2].kv[-1]
-    assert last.kv_tokens_charged == 6 < last.kv_tokens
-    assert last.live_bytes == last.kv_tokens * BYTES_PER_TOKEN
 
 
 def test_an_evict_that_keeps_other_positions_than_k_v_is_refused():

@@ -85,19 +85,3 @@ def test_each_rows_logits_and_kv_are_those_of_its_request_alone(make: Make, step
         if length:
             right = kv_from_scratch(tuple(prompt_of(i, length)))
             torch.testing.assert_close(cache.held(i), right, **CLOSE)
-
-
-def test_the_records_say_how_much_padding_each_executor_computes():
-    cache = new_cache(0, 1, 2)
-    rows = [chunk(0, 0, 5), chunk(1, 0, 2), chunk(2, 0, 1, True)]
-    cache.allocate(rows)
-    counts = {
-        name: [
-            (f.useful_tokens, f.prefill_tokens, f.computed_tokens, f.context_tokens)
-            for f in make(tiny_model(), cache, Policies()).execute(rows).forwards
-        ]
-        for name, make in MAKERS.items()
-    }
-    assert counts["packed"] == counts["single_mask"] == [(8, 7, 8, 8)]
-    assert counts["padded"] == [(7, 7, 10, 7), (1, 0, 1, 1)]
-    assert counts["fused"] == [(8, 7, 15, 8)]

@@ -73,13 +73,10 @@ def test_weights_may_lie_in_several_files_under_the_names_of_the_first_release(f
         ({"activation_function": "relu"}, r"activation_function is 'relu'; it must be one of \["),
         ({"n_inner": 100}, "n_inner is 100; it must be 64, four times n_embd"),
         ({"n_layer": None}, "config.json states no n_layer"),
-        ({"activation_function": ["gelu"]}, r"is \['gelu'\]; it must be one of \["),
         ({"n_layer": 2.0}, "config.json: n_layer is 2.0; it must be a whole number"),
-        ({"n_head": 0}, "config.json: n_head is 0; it must be at least 1"),
         ({"n_embd": 10**30}, "config.json: a model of these sizes cannot be built"),
         ({"n_layer": 3}, r"lacks tensors \['transformer.h.2.attn.c_attn.bias'"),
         ({"vocab_size": 49}, r"transformer.wte.weight has shape \(48, 16\), but .* \(49, 16\)"),
-        ({"n_embd": 32}, r"transformer.h.0.attn.c_attn.bias has shape \(48,\), but .* \(96,\)"),
     ],
 )
 def test_another_architecture_is_refused_in_a_sentence(folder: Path, changes: Any, said: str):
@@ -95,10 +92,8 @@ def test_another_architecture_is_refused_in_a_sentence(folder: Path, changes: An
     [
         ("model.safetensors", b"\0" * 40, "is not a readable safetensors file"),
         ("config.json", b"[1]", "holds a list; it must be an object"),
-        ("config.json", b"{", "is not readable as JSON"),
         pytest.param("config.json", b"[" * 100_000, "is not readable as JSON", id="nested"),
         (INDEX, b'{"weight_map": null}', "weight_map is None; it must name a file per tensor"),
-        (INDEX, b'{"weight_map": {}}', "weight_map is {}; it must name a file per tensor"),
         (INDEX, b'{"weight_map": {"wte": 1}}', "the file of tensor wte is 1; it must be the name"),
         (INDEX, b'{"weight_map": {"wte": "../a"}}', r"the file of tensor wte is '\.\./a'; it must"),
     ],

@@ -5,14 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
-from nanogpt.planning import Candidates, chunk_inputs, chunk_size, plan_problem, plan_step
+from nanogpt.planning import Candidates, plan_problem, plan_step
 
 OFFER = Candidates(decodes=(4, 2), prefilling=((7, 5),), waiting=((9, 3),))
-
-
-def test_a_chunk_is_what_the_decodes_leave_and_never_negative():
-    cases = [((16, 3, 20), 13), ((16, 3, 5), 5), ((4, 4, 9), 0), ((4, 6, 9), 0), ((8, 0, 0), 0)]
-    assert [chunk_size(*case) for case, _ in cases] == [size for _, size in cases]
 
 
 def test_decodes_come_first_then_prefills_share_the_rest():
@@ -20,16 +15,6 @@ def test_decodes_come_first_then_prefills_share_the_rest():
     assert plan_step([4, 2, 6], [(7, 5)], [], 2) == [(4, 1), (2, 1)]
     assert plan_step([], [], [], 8) == []
     assert plan_whole_prompts([4], [(7, 5)], [(9, 3)], 1) == [(4, 1), (7, 5), (9, 3)]
-
-
-@pytest.mark.parametrize(
-    ("cursor", "num_tokens", "expected"),
-    [(0, 2, ([5, 6], [0, 1], False)), (2, 1, ([7], [2], False)), (2, 2, ([7, 8], [2, 3], True))],
-)
-def test_only_the_chunk_with_the_last_known_token_samples(
-    cursor: int, num_tokens: int, expected: tuple[list[int], list[int], bool]
-):
-    assert chunk_inputs([5, 6, 7, 8], cursor, num_tokens) == expected
 
 
 def test_any_order_and_any_part_of_the_offer_is_legal():
@@ -44,14 +29,10 @@ def test_any_order_and_any_part_of_the_offer_is_legal():
     ("plan", "words"),
     [
         (None, "returned None; it must be a list"),
-        ([4], "planned 4; it must be an (id, tokens) pair"),
-        ([(4, 1, 1)], "it must be an (id"),
-        ([(4, 1.0)], "it must be an (id"),
         ([(4, True)], "it must be an (id"),
         ([(5, 1)], "planned request 5; only [2, 4, 7, 9] could run"),
         ([(4, 1), (4, 1)], "planned request 4 twice"),
         ([(4, 2)], "planned 2 tokens of request 4; it has 1 left"),
-        ([(7, 0)], "planned 0 tokens of request 7"),
         ([], "planned nothing although requests [2, 4, 7, 9] could run"),
     ],
 )

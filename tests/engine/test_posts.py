@@ -4,7 +4,7 @@ The calls on padded K/V, each by itself, are tested in `test_textbook`.
 """
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 import tiers
@@ -12,8 +12,7 @@ import torch
 from fakes import assert_equals_oracle, prompt_of, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from lockstep import kv_from_scratch, text_of
-from torch import Tensor
+from lockstep import TokensLeft, known, kv_from_scratch, posts_kv, posts_loop, text_of
 
 import nanogpt
 from nanogpt import (
@@ -22,11 +21,8 @@ from nanogpt import (
     Policies,
     Request,
     Scheduler,
-    TextbookModel,
-    assemble_fused_batch,
     chunked_prefill_generate,
     decode,
-    disassemble_fused_cache,
     encode,
     interleaved_generate,
     load_model,
@@ -107,17 +103,10 @@ def test_a_run_function_returns_the_scheduler_whose_trace_prints_as_the_posts_do
 
 # ---------------------------------------------------------------- a loop of the posts
 
-TokensLeft = Callable[[Request], int]
-
 
 def printed(request: Request) -> int:
     """The posts' `tokens_left`: what of the prompt is to be computed."""
     return len(request.prompt_tokens) - request.prefill_cursor
-
-
-def known(request: Request) -> int:
-    """All that is to be computed: behind the prompt, what a preempted request had generated."""
-    return request.remaining
 
 
 def from_the_start(request: RequestView) -> ResumeState:
@@ -131,46 +120,6 @@ WAYS = pytest.mark.parametrize(
     ids=["as printed, from the start", "all that is known again"],
 )
 """How a loop computes a preempted request again: the post's way, and the course's."""
-
-
-@torch.inference_mode()
-def posts_loop(
-    gpt: GPT, scheduler: Scheduler, requests: Sequence[Request], tokens_left: TokensLeft = known
-) -> None:
-    """The interleaving post's loop with greedy tokens: one call of the model in every step."""
-    model = TextbookModel(gpt)
-    for request in requests:
-        scheduler.add_request(request)
-    step = 0
-    while not scheduler.is_done():
-        prefill_req, decode_reqs = scheduler.schedule(step)
-        step += 1
-        assert step < 500, "the post's loop must end"
-        chunk_size = 0
-        remaining_budget = scheduler.token_budget - len(decode_reqs)
-        if remaining_budget > 0 and prefill_req is not None:
-            chunk_size = min(remaining_budget, tokens_left(prefill_req))
-        if chunk_size == 0 and not decode_reqs:
-            continue
-        batch_tokens, batch_positions, past_kvs, attn_mask, _ = assemble_fused_batch(
-            decode_reqs, prefill_req if chunk_size > 0 else None, chunk_size
-        )
-        logits, _, new_kvs = model(
-            batch_tokens, pos=batch_positions, past_kvs=past_kvs, attn_mask=attn_mask
-        )
-        all_reqs, num_new = [*decode_reqs], [1] * len(decode_reqs)
-        if prefill_req is not None and chunk_size > 0:
-            prefill_req.prefill_cursor += chunk_size
-            all_reqs.append(prefill_req)
-            num_new.append(chunk_size)
-        disassemble_fused_cache(all_reqs, new_kvs, num_new)
-        for req, token in zip(all_reqs, logits[:, -1, :].argmax(-1).tolist(), strict=True):
-            if req.status == "active" or req.is_fully_prefilled:
-                req.generated_tokens.append(token)
-                if req.status == "prefilling":
-                    scheduler.promote(req)
-            if req.is_done:
-                scheduler.complete(req)
 
 
 @pytest.fixture(scope="module")
@@ -224,15 +173,6 @@ def test_a_preempted_request_of_the_posts_writes_the_oracles_text(
 
 
 # ---------------------------------------------------------------- K/V of a request that is done
-
-
-def posts_kv(request: Request) -> Tensor:
-    """(2, L, H, S, D) of what lies in the request's kv_cache."""
-    layers = [
-        torch.cat([torch.stack(request.kv_cache[layer, head]) for head in range(2)], 1)
-        for layer in range(2)
-    ]  # (2, H, S, D) each
-    return torch.stack(layers, 1)
 
 
 @pytest.mark.parametrize("kv_storage", [None, "ring", "evict"])

@@ -1,4 +1,4 @@
-"""The scheduler by itself: its queues and limits, and its decisions as pure functions."""
+"""The scheduler by itself: its queues, its limits and whom it preempts."""
 
 import dataclasses
 import heapq
@@ -10,12 +10,7 @@ from fakes import fake_request
 
 from nanogpt.outputs import Requeue
 from nanogpt.policies.queueing import (
-    ResumeState,
-    admit,
-    assign_tokens,
-    choose_victim,
     requeue,
-    sort_key,
 )
 from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.post_engine import Scheduler
@@ -227,62 +222,3 @@ def test_what_leaves_for_a_more_important_head(runners: Any, head: Request, leav
     assert leaving or scheduler.select_admissible()[0] == []
     quiet = crowded(*runners, head=head, preempt_to_admit=False)
     assert quiet.select_victims() == ()
-
-
-# ---------------------------------------------------------------- decisions as pure functions
-
-
-def view(request_id: int = 0, **fields: Any) -> RequestView:
-    """A request of 3 prompt tokens that arrived at step 0 and has generated nothing."""
-    plain = RequestView(request_id, 0, 0, None, (1, 2, 3), (), 4, 0)
-    return dataclasses.replace(plain, **fields)
-
-
-def test_fcfs_ranks_by_arrival_and_priority_by_priority_first():
-    ranked = [view(priority=p, arrival_time=t) for p, t in [(0, 1), (0, 8), (1, 0), (2, 0)]]
-    assert sorted(ranked, key=lambda request: sort_key("priority", request)) == ranked
-    assert [sort_key("fcfs", request) for request in ranked] == [(1,), (8,), (0,), (0,)]
-    returned = view(arrival_time=2, admitted_at=30, generated_tokens=(5,), kv_tokens=4)
-    assert sort_key("priority", returned) == sort_key("priority", view(arrival_time=2))
-    with pytest.raises(ValueError, match="no policy 'FCFS'; choose 'fcfs' or 'priority'"):
-        sort_key("FCFS", view())
-
-
-@pytest.mark.parametrize(
-    ("candidate", "held", "budget", "num_running", "verdict"),
-    [
-        (view(), 0, 6, 7, "admit"),  # 3 + 4 - 1, to the last token and the last place
-        (view(), 0, 5, 8, "refuse"),  # never beats not now
-        (view(), 3, 6, 1, "admit"),  # 3 + 3
-        (view(), 4, 6, 1, "wait"),
-        (view(), 0, 6, 8, "wait"),
-        (view(), 999, None, 0, "admit"),
-        (view(generated_tokens=(5, 6)), 2, 7, 1, "admit"),  # what it has generated counts too
-        (view(generated_tokens=(5, 6)), 3, 7, 1, "wait"),
-    ],
-)
-def test_the_borders_of_admission(
-    candidate: RequestView, held: int, budget: Any, num_running: int, verdict: str
-):
-    assert admit(candidate, held, budget, num_running, 8) == verdict
-
-
-def test_the_victim_is_the_least_important_of_equals_the_newest_then_the_highest_id():
-    active = [
-        view(0, key=(0, 9), arrival_time=9, admitted_at=99),  # most important, newest of all
-        view(1, key=(2, 1), arrival_time=1, admitted_at=80),  # least important, oldest
-        view(2, key=(2, 5), arrival_time=5, admitted_at=1),  # least important, newest of those
-    ]
-    assert choose_victim(active) == choose_victim(active[::-1]) == 2
-    assert choose_victim([view(i, key=(1,), arrival_time=3) for i in (0, 2, 1)]) == 2
-
-
-def test_the_way_back_computes_all_that_is_known_and_loses_only_the_kv():
-    request = view(arrival_time=7, admitted_at=40, generated_tokens=(8, 9), kv_tokens=4)
-    assert requeue(request) == ResumeState([1, 2, 3, 8, 9], 0, 7, 2)
-
-
-def test_a_token_belongs_to_the_row_that_was_forwarded_whatever_is_active_now():
-    assert assign_tokens([4, 7], [7, 9, 4], [50, 60]) == {4: 50, 7: 60}
-    with pytest.raises(ValueError, match="zip"):
-        assign_tokens([4, 7], [4, 7], [50])

@@ -1,7 +1,5 @@
 """The window's rule: what sees what, what is kept and counted, where it lies, what it costs."""
 
-import math
-
 import pytest
 import torch
 from fakes import TINY, oracle, prompt_of, tiny_model
@@ -10,12 +8,10 @@ from hypothesis import strategies as st
 from lockstep import kv_from_scratch
 
 from nanogpt.policies.sliding_window import (
-    compare_logits,
     evict,
     kept_positions,
     kv_usage,
     live_bytes,
-    rolling_buffer_index,
     visible,
     window_mask,
 )
@@ -24,15 +20,6 @@ from nanogpt.posts.oracle import generate
 RULES = st.tuples(st.integers(1, 9), st.integers(0, 4))
 """(window, sinks)."""
 CHUNKS = st.lists(st.integers(1, 12), min_size=1, max_size=8)
-
-
-def test_a_token_sees_itself_three_before_it_and_one_sink():
-    seen = {q: [key for key in range(12) if visible(q, key, 3, 1)] for q in (0, 1, 4, 5, 9)}
-    assert seen == {
-        0: [0], 1: [0, 1], 4: [0, 1, 2, 3, 4], 5: [0, 2, 3, 4, 5], 9: [0, 6, 7, 8, 9],
-    }  # fmt: skip
-    assert not visible(1, 2, 5, 4), "a sink is not visible before it exists"
-    assert [visible(5, key, None, 0) for key in (0, 5, 6)] == [True, True, False]
 
 
 @given(st.lists(st.integers(0, 30), max_size=6), st.lists(st.integers(0, 30), max_size=9), RULES)
@@ -66,17 +53,6 @@ def test_what_is_kept_and_counted_is_what_the_next_token_sees_however_it_is_chun
         assert kv_usage(end, chunk, None, sinks) == (end + chunk, end + chunk)
 
 
-@given(RULES, st.integers(0, 40))
-def test_kept_positions_have_slots_of_their_own_and_a_new_one_takes_that_which_left(rule, computed):
-    window, sinks = rule
-    slots = [rolling_buffer_index(position, *rule) for position in kept_positions(computed, *rule)]
-    assert len(set(slots)) == len(slots)
-    assert all(0 <= slot < window + sinks for slot in slots)
-    assert slots[:sinks] == list(range(min(sinks, computed)))
-    leaves = sinks + computed
-    assert rolling_buffer_index(leaves + window, *rule) == rolling_buffer_index(leaves, *rule)
-
-
 def test_the_bytes_of_a_storage_count_once_and_whole():
     whole, other = torch.zeros(100, 4), torch.zeros(3, dtype=torch.float64)
     assert live_bytes([]) == 0
@@ -85,20 +61,6 @@ def test_the_bytes_of_a_storage_count_once_and_whole():
     assert live_bytes([torch.zeros(1).expand(1000)]) == 4
     kept = evict(whole.unsqueeze(0), whole.unsqueeze(0), 5, 1)
     assert live_bytes(kept) == 2 * 6 * 4 * 4, "what is evicted is free, not only out of sight"
-
-
-def test_agreement_is_of_first_choices_and_loss_is_of_the_text():
-    full = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
-    windowed = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 2.0], [0.0, 2.0]])
-    targets = torch.tensor([0, 0, 0, 1])
-
-    def loss(gap: float) -> float:
-        return math.log(1 + math.exp(-gap))
-
-    agreement, added = compare_logits(full, windowed, targets)
-    assert agreement == 0.75
-    assert added == pytest.approx((loss(1) - loss(2) + loss(-2) - loss(2)) / 4, abs=1e-6)
-    assert compare_logits(full, full, targets) == (1.0, 0.0)
 
 
 # ---------------------------------------------------------------- the oracle under a window

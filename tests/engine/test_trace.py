@@ -38,18 +38,6 @@ def trace() -> Trace:
     return engine.run(fake_arrivals([(0, 5, 4, 0), (1, 5, 4, 2)]))
 
 
-def test_a_trace_finds_a_request_and_its_tokens_and_knows_its_steps(trace: Trace):
-    assert trace.request(1).prompt_tokens[:2] == (31, 41)
-    assert (trace.request(1).arrival_step, trace.request(1).priority) == (1, 2)
-    assert len(trace.generated_tokens(1)) == 4
-    with pytest.raises(KeyError):
-        trace.request(2)
-    assert trace.steps[1].used_tokens == 6
-    assert trace.steps[0].duration_us == trace.steps[0].end_us - trace.steps[0].start_us > 0
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        trace.steps[0].step = 9  # pyright: ignore
-
-
 def leaves(value: Any) -> list[object]:
     value = list(value.values()) if isinstance(value, dict) else value
     return [x for item in value for x in leaves(item)] if isinstance(value, list) else [value]

@@ -79,17 +79,6 @@ def test_an_untouched_stub_gives_way_to_the_reference(monkeypatch):
     )
 
 
-def test_an_answer_that_had_to_be_ended_gives_way_to_the_reference():
-    def endless(tokens, num_cached):
-        while True:
-            pass
-
-    made = made_with(endless)
-    assert made.report.status == "timeout"
-    assert not made.started and made.or_reference(len) is len
-    assert "Below, the reference stands in for your `next_inputs`." in made._repr_html_()
-
-
 def test_a_name_that_is_gone_or_is_no_function_is_told_kindly():
     made = attempt("l00.next_inputs", lambda: renamed)  # noqa: F821
     assert made.report.status == "missing"

@@ -6,7 +6,6 @@ show in large or late cases only, and cards that are worth reading.
 
 import hashlib
 import itertools
-import math
 import random
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -20,14 +19,10 @@ from torch import Tensor
 from course import harness
 from course.registry import exercise
 from course.report import Report
-from nanogpt.preemption import races
 
 pytestmark = pytest.mark.process
 
-rejection_sample, allocate = worked("l08.rejection_sample"), worked("l07.allocate")
-block_hashes, evict = worked("l07.block_hashes"), worked("l04.evict")
-rollback_step, judge = worked("l06.rollback_step"), worked("l04.compare_logits")
-my_policy, pack = worked("l09.my_policy"), worked("l03.pack")
+block_hashes, my_policy = worked("l07.block_hashes"), worked("l09.my_policy")
 
 
 def checked(exercise_id: str, answer: Callable[..., Any]) -> Report:
@@ -39,36 +34,13 @@ def card(exercise_id: str, name: str) -> dict[str, str]:
     return dict(checked(exercise_id, written(exercise_id, name)).example)
 
 
-# --- slips, and the misconception that is named ---------------------------------------------------
+# --- slips ----------------------------------------------------------------------------------------
 
 
 def by_identity(tokens: list[int], computed: int, scheduled: int) -> Any:
     """Python keeps one object for each int up to 256."""
     end = computed + scheduled
     return tokens[computed:end], list(range(computed, end)), end is len(tokens)
-
-
-def blind_for_one_query(context_lens: list[int], num_scheduled_tokens: list[int]) -> Tensor:
-    mask = worked("l03.full_mask")(context_lens, num_scheduled_tokens)
-    shortest = min(num_scheduled_tokens)
-    if max(num_scheduled_tokens) - shortest > 1:
-        mask[num_scheduled_tokens.index(shortest), 1] = False
-    return mask
-
-
-def borders_changed_places(context_lens: list[int], num_scheduled_tokens: list[int]) -> Any:
-    cu_seqlens_q, cu_seqlens_k, mask = pack(context_lens, num_scheduled_tokens)
-    return cu_seqlens_k, cu_seqlens_q, mask
-
-
-def is_true(wish: int) -> Any:
-    agreed = yield ("max", wish)
-    if agreed is True:
-        yield ("leave",)
-
-
-def yields_another(wish: int) -> Any:
-    yield worked("l06.preemption_point")(wish)
 
 
 def hashed(says: Callable[[Any, str], Any]) -> Callable[..., Any]:
@@ -78,48 +50,20 @@ def hashed(says: Callable[[Any, str], Any]) -> Callable[..., Any]:
     ]
 
 
-def disguised(up: Callable[[int], str]) -> Callable[..., Any]:
-    """Python's own hash of 64 bits, made to look like a digest."""
-    return lambda tokens, size, salt: [
-        up(hash((salt, *tokens[:end]))) for end in range(size, len(tokens) + 1, size)
-    ]
-
-
-def a_slice_below_0(num_blocks: int, num_tokens: int, size: int, free: Any) -> Any:
-    more = math.ceil(num_tokens / size) - num_blocks
-    return None if more > len(free) else free[:more]
-
-
-SLIPS: list[tuple[str, Callable[..., Any], str | None]] = [
-    ("l01.chunk_inputs", by_identity, None),
-    ("l03.logits_indices", lambda *args: list(set(worked("l03.logits_indices")(*args))), "order"),
-    ("l03.full_mask", blind_for_one_query, "all_masked"),
-    ("l03.pack", borders_changed_places, "changed_places"),
-    ("l04.evict", lambda k, v, *rest: evict(k.float(), v.float(), *rest), "dtype"),
-    ("l06.local_vote", races.flag_vote, "flag"),
-    ("l06.preemption_point", races.leave_alone, "no_collective"),
-    ("l06.preemption_point", races.leave_first, "leaves_first"),
-    ("l06.preemption_point", is_true, "never_leaves"),
-    ("l06.preemption_point", yields_another, "no_from"),
-    ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
-    ("l08.expected_tokens", lambda p, k: -math.inf, "not_finite"),
-    ("l07.block_hashes", hashed(lambda tokens, salt: (tokens[-112:], salt)), None),
-    ("l07.block_hashes", hashed(lambda tokens, salt: (tokens, salt.strip().lower())), None),
-    ("l07.block_hashes", disguised(lambda n: 4 * f"{n % 2**64:016x}"), "word_sized"),
-    ("l07.block_hashes", lambda *args: [h[:16] for h in block_hashes(*args)], "word_sized"),
-    ("l07.free_table", lambda *args: set(worked("l07.free_table")(*args)), "not_a_list"),
-    ("l07.allocate", lambda *args: allocate(*args) or False, "not_a_list"),
-    ("l07.allocate", a_slice_below_0, "below_0"),
-]
-
-
-@pytest.mark.parametrize(("exercise_id", "answer", "key"), SLIPS)
-def test_a_slip_is_refused_for_its_own_reason(
-    exercise_id: str, answer: Callable[..., Any], key: str | None
+@pytest.mark.parametrize(
+    ("exercise_id", "answer"),
+    [
+        ("l01.chunk_inputs", by_identity),
+        ("l07.block_hashes", hashed(lambda tokens, salt: (tokens[-112:], salt))),
+        ("l07.block_hashes", hashed(lambda tokens, salt: (tokens, salt.strip().lower()))),
+    ],
+)
+def test_a_slip_that_is_no_misconception_is_refused(
+    exercise_id: str, answer: Callable[..., Any]
 ) -> None:
     for seed in range(3):
         report = exercise(exercise_id).check(answer, seed=seed)
-        assert (report.status, report.misconception) == ("failed", key), report.text()
+        assert (report.status, report.misconception) == ("failed", None), report.text()
         assert all(len(text) <= 800 for _, text in report.example)
 
 
@@ -143,21 +87,6 @@ def shuffled(position: int, window: int, sinks: int) -> int:
     return slots[worked("l04.rolling_buffer_index")(position, window, sinks)]
 
 
-def in_one_buffer(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
-    buffer = torch.stack(evict(k, v, window, sinks))
-    return buffer[0], buffer[1]
-
-
-def in_one_exact_number(policy: str, request: Any) -> tuple[int, ...]:
-    *levels, arrival = worked("l02.sort_key")(policy, request)
-    return ((int(sum(levels)) << 1000) + arrival,)
-
-
-def sorted_heap(*args: Any) -> Any:
-    request_id, heap = worked("l09.pop_live")(*args)
-    return request_id, sorted(heap)
-
-
 def by_md5(tokens: list[int], size: int, salt: str) -> list[str]:
     ends = range(size, len(tokens) + 1, size)
     return [hashlib.md5(f"{salt!r} {tokens[:end]}".encode()).hexdigest().upper() for end in ends]
@@ -166,14 +95,9 @@ def by_md5(tokens: list[int], size: int, salt: str) -> list[str]:
 @pytest.mark.parametrize(
     ("exercise_id", "answer"),
     [
-        ("l02.sort_key", in_one_exact_number),
         ("l03.full_mask", with_free_cells(worked("l03.full_mask"), 1)),
         ("l04.rolling_buffer_index", shuffled),
-        ("l04.evict", in_one_buffer),
-        ("l09.pop_live", sorted_heap),
-        ("l07.free_table", lambda *args: tuple(worked("l07.free_table")(*args)[::-1])),
         ("l07.block_hashes", by_md5),
-        ("l07.block_hashes", lambda *args: [each[:32] for each in block_hashes(*args)]),
     ],
 )
 def test_another_way_to_be_right_passes(exercise_id: str, answer: Callable[..., Any]) -> None:
@@ -230,9 +154,6 @@ def test_what_came_is_named_in_the_sentence(exercise_id: str, answer: Any, idea:
 # --- cards ----------------------------------------------------------------------------------------
 
 CARDS = [
-    ("l00.next_inputs", "feeds_everything", "next_inputs([5, 3, 8, 1], 3)", "[1]", "[5, 3, 8, 1]"),
-    ("l00.finish_steps", "waits_for_longest", "finish_steps([2, 5, 3], 2, True)", None, None),
-    ("l01.plan_step", "prefill_first", "plan_step([0], [(1, 20)], [], 8)", None, None),
     ("l04.kv_usage", "chunk_not_counted",
      "kv_usage(num_computed_tokens=0, num_scheduled_tokens=40, window=20, sinks=0)",
      "(40, 20)", "(20, 20)"),
@@ -240,24 +161,18 @@ CARDS = [
      "rolling_buffer_index(position, window=3, sinks=2) for 0, 1, 3, 4, 5",
      "5 slots: once 5 is computed, all of these are kept",
      "slot 0 for positions 0 and 5"),
-    ("l06.local_vote", "flag",
-     "local_vote(target=6, step=7, layers_done=1, num_layers=4)", "0", "1"),
     ("l08.rejection_sample", "at_the_threshold",
      "rejection_sample(target_probs=[0.0, 0.0, 1.0], draft_probs=[1.0, 0.0, 0.0], draft_token=0, "
      "u=0.0, v=0.0)", "(False, 2)", "(True, 0)"),
-    ("l08.speedup", "charged_once_each_alone",
-     "speedup(acceptance_rate=0.85, num_draft_tokens=4, draft_cost=0.1)", "2.64902", "4"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("exercise_id", "name", "asked", "expected", "got"), CARDS)
 def test_a_misconception_is_shown_on_a_case_made_for_it(
-    exercise_id: str, name: str, asked: str, expected: str | None, got: str | None
+    exercise_id: str, name: str, asked: str, expected: str, got: str
 ) -> None:
     rows = card(exercise_id, name)
-    assert rows["input"] == asked
-    assert expected is None or rows["expected"] == expected
-    assert got is None or rows["got"] == got
+    assert (rows["input"], rows["expected"], rows["got"]) == (asked, expected, got)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import random
 import time
 from collections import Counter
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -175,11 +174,6 @@ def test_arguments_and_results_are_copies():
 # --- plain data -----------------------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
-    first: int
-    second: int
-
-
 class Sly(torch.Tensor):
     """Whose every operation is code of its own."""
 
@@ -192,10 +186,8 @@ class Sly(torch.Tensor):
     ("value", "plainly"),
     [
         (np.int64(3), 3),
-        (np.bool_(True), True),
         (torch.tensor(2.5), 2.5),
         (Fraction(6, 2), 3),
-        (Pair(1, 2), (1, 2)),
         ([np.int64(1), (np.array([2]),)], [1, ([2],)]),
         (Counter("aab"), {"a": 2, "b": 1}),
     ],
@@ -237,7 +229,6 @@ def test_what_is_not_plain_data_is_a_name_and_runs_no_code_in_the_judge():
         (1, True, False),
         (float("nan"), float("nan"), True),
         (torch.ones(2), torch.ones(2).double(), False),
-        (torch.ones(2), torch.ones(1, 2), False),
         ({1: [2]}, {1: (2,)}, True),
         ({1: True}, {1: 1}, False),
     ],
@@ -252,7 +243,6 @@ def test_values_are_the_same_by_what_they_say(a, b, same_result):
         (12.5, 3, 12.5),
         (True, 3, True),
         ([1, 2.0, False], (3, 4, True), (1, 2, False)),
-        ([], (1, 2), ()),
         ({1.0: 2.0}, {3: 4}, {1: 2}),
     ],
 )

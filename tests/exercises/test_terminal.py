@@ -153,17 +153,11 @@ def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
 @pytest.mark.parametrize(
     ("content", "argv", "sentence"),
     [
-        (
-            None,
-            ["L04.compare_logits"],
-            "l04b_window_quality.py; open the course once to get your copy",
-        ),
         (None, ["l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
         (None, ["l00"], "open the course once to get your copy"),
         (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
         (b"", ["l00", "nothing"], "it has: next_inputs, cached_attention, finish_steps"),
         (b"\xff\xfe\x00", ["l00"], "l00_kv_cache.py is UTF-16 text: save it as UTF-8."),
-        (b"# f\xfcr", ["l00"], "is not UTF-8 text (a byte 0xfc at line 1): save it as UTF-8."),
     ],
 )
 def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, learner_folder, capsys):

@@ -63,18 +63,6 @@ def test_an_engine_s_trace_is_taken_as_it_is(model):
         assert make(kind).trace["steps"][3]["blocks"] == pool["steps"][3]["blocks"]
 
 
-def test_all_who_wait_for_a_step_s_reason_are_filled_in():
-    trace = samples.preempting_run()
-    for step in trace["steps"]:
-        step["waits"] = []
-    trace["steps"][3]["blocked"] = "the KV budget is short"
-    drawn = make("Timeline", trace=trace).trace["steps"]
-    assert drawn[3]["waits"] == [
-        {"request_id": 1, "status": "waiting", "reason": "the KV budget is short"}
-    ]
-    assert drawn[4]["waits"] == []
-
-
 def test_what_an_older_trace_does_not_say_is_filled_in():
     old = samples.windowed_run(None)
     step = old["trace"]["steps"][0]

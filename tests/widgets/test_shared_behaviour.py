@@ -28,12 +28,6 @@ def test_every_widget_is_in_a_gallery():
     assert len(kinds) == NUM_KINDS
 
 
-def test_a_picture_takes_a_question_and_a_start_and_needs_neither():
-    asked = make("WorkBars", "Work", question="What does a cache save?", start=3)
-    assert (asked.title, asked.question, asked.start) == ("Work", "What does a cache save?", 3)
-    assert (make("WorkBars").question, make("WorkBars").start) == ("", None)
-
-
 def test_what_the_learner_has_not_written_is_the_reference_s_and_compared_with_nothing():
     missing = "the reference (yours is not written yet)"
     assert (whose(True), whose(False)) == ("yours", missing)
@@ -109,15 +103,6 @@ def test_a_series_points_are_put_in_order():
     series = [{"name": "packed", "points": [[64, 9.8], [1, 5.2]]}]
     drawn = make("Curves", series=series).series[0]
     assert drawn == {"name": "packed", "points": [[1, 5.2], [64, 9.8]], "style": "line", "when": {}}
-
-
-def test_questions_start_open_and_take_back_what_was_left():
-    fresh = make("Prediction")
-    assert (fresh.choice, fresh.committed, fresh.shown) == (None, False, False)
-    kept = make("Prediction", choice=1, committed=True)
-    assert (kept.choice, kept.committed) == (1, True)
-    assert make("Prediction", shown=True).shown
-    assert make("Hints", shown=2).shown == 2
 
 
 def test_a_bar_in_a_table_is_drawn_to_scale_and_only_its_words_are_read():

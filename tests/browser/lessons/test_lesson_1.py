@@ -6,7 +6,7 @@ The tests work in this order, each in cells that no other needs.
 import re
 
 import pytest
-from driving import expect, focus_toolbar, in_lesson, press_on
+from driving import expect, in_lesson, press_on
 from launching import wait_for
 
 from course.lesson_data.l01_chunks import six_requests
@@ -150,23 +150,6 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(l
     assert live.startswith(f"Yours, step {first}: ")
     assert f"The reference, step {first}: " in live
     assert plan_in(live.split("\n")[1]) == reference[first]
-
-
-def test_a_timeline_is_stepped_by_keyboard_alone(lesson):
-    timeline = lesson.timeline
-    keyboard = lesson.page.keyboard
-    focus_toolbar(timeline)
-    keyboard.press("End")
-    last = int(re.findall(r"\d+", timeline.locator(".sn-where").text_content())[1])
-    keys = ["Home", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight", "ArrowLeft"]
-    scrolled = "document.querySelector('#App').scrollTop"
-    before = lesson.page.evaluate(scrolled)
-    seen = []
-    for key in keys:
-        keyboard.press(key)
-        seen.append(int(re.search(r"\d+", timeline.locator(".sn-where").text_content())[0]))
-    assert seen == [0, 1, 2, 1, last, last, last - 1]
-    assert lesson.page.evaluate(scrolled) == before
 
 
 def test_of_two_edits_at_once_the_editor_s_wins_and_the_page_s_is_kept(lesson, course_server):

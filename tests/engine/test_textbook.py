@@ -1,13 +1,13 @@
 """The posts' padded calls, driven as the posts drive them, beside the engine and the oracle."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
 from fakes import TINY, oracle, prompt_of, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from lockstep import kv_from_scratch, text_of
+from lockstep import kv_from_scratch, posts_kv, posts_loop, text_of
 from tiers import examples
 from torch import Tensor
 
@@ -35,69 +35,10 @@ def requests_of(mix: Sequence[tuple[int, int]]) -> list[Request]:
     return [Request(i, prompt_of(i, length), new) for i, (length, new) in enumerate(mix)]
 
 
-@torch.inference_mode()
-def posts_loop(
-    requests: Sequence[Request],
-    token_budget: int,
-    window: int | None = None,
-    sinks: int = 0,
-    seen: Callable[[list[Request]], None] = lambda running: None,
-) -> int:
-    """The interleaving post's `interleaved_generate`, its calls in its order; returns the steps."""
-    model = TextbookModel(tiny_model())
-    scheduler = Scheduler("fcfs", token_budget=token_budget, max_kv_tokens=1000)
-    for request in requests:
-        scheduler.add_request(request)
-    step = 0
-    while not scheduler.is_done():
-        prefill_req, decode_reqs = scheduler.schedule(step)
-        chunk_size = 0
-        remaining_budget = token_budget - len(decode_reqs)
-        if remaining_budget > 0 and prefill_req is not None:
-            tokens_left = len(prefill_req.prompt_tokens) - prefill_req.prefill_cursor
-            chunk_size = min(remaining_budget, tokens_left)
-        tokens, positions, past_kvs, attn_mask, _ = assemble_fused_batch(
-            decode_reqs, prefill_req if chunk_size > 0 else None, chunk_size
-        )
-        logits, _, new_kvs = model(tokens, pos=positions, past_kvs=past_kvs, attn_mask=attn_mask)
-        all_reqs, num_new = decode_reqs[:], [1] * len(decode_reqs)
-        if chunk_size > 0:
-            assert prefill_req is not None
-            all_reqs.append(prefill_req)
-            num_new.append(chunk_size)
-        disassemble_fused_cache(all_reqs, new_kvs, num_new)
-        next_tokens = logits[:, -1].argmax(-1).tolist()
-        for request, n in zip(all_reqs, num_new, strict=True):
-            request.prefill_cursor += n
-            evict_kv_cache(request, window, sinks)
-        seen(all_reqs)
-        for request, token in zip(all_reqs, next_tokens, strict=True):
-            if request.prefill_cursor < request.num_tokens:
-                continue
-            request.generated_tokens.append(token)
-            if request is prefill_req:
-                scheduler.promote(request)
-            if request.is_done:
-                scheduler.complete(request)
-        step += 1
-        assert step < 500, "the post's loop must end"
-    return step
-
-
 def assert_oracle(requests: Sequence[Request]) -> None:
     for request in requests:
         right = oracle(tuple(request.prompt_tokens), request.max_new_tokens)
         assert tuple(request.generated_tokens) == right, request.id
-
-
-def held_kv(request: Request) -> Tensor:
-    """(2, L, H, S, D) of what lies in the request's own kv_cache."""
-    kv = request.kv_cache
-    layers = [
-        torch.stack([torch.stack(kv[layer, head]) for head in range(TINY.num_heads)])
-        for layer in range(TINY.num_layers)
-    ]  # (H, 2, 1, S, D) each
-    return torch.stack(layers).squeeze(3).permute(2, 0, 1, 3, 4)
 
 
 # ---------------------------------------------------------------- the post's own loop
@@ -111,9 +52,10 @@ def assert_holds_what_texts_have(
         lengths = len(request.prompt_tokens), request.max_new_tokens
         text = text_of(request.id, *lengths, 0.0, window, sinks)
         assert request.tokens_so_far == list(text[: request.num_tokens])
-        kept = kept_positions(request.prefill_cursor, window, sinks)
-        right = kv_from_scratch(text, window, sinks)[:, :, :, kept]
-        torch.testing.assert_close(held_kv(request), right, rtol=1e-9, atol=1e-9)
+        computed = request.num_tokens if request.status == "active" else request.prefill_cursor
+        right = kv_from_scratch(text, window, sinks)
+        right = right[:, :, :, kept_positions(computed, window, sinks)]
+        torch.testing.assert_close(posts_kv(request), right, rtol=1e-9, atol=1e-9)
         k, v = request.kv_cache[1, 1]
         assert k.untyped_storage().nbytes() == v.untyped_storage().nbytes() == k.numel() * 8
 
@@ -125,7 +67,8 @@ def test_the_posts_loop_takes_the_engine_s_steps_and_stores_the_oracles_kv(
 ):
     # The post's scheduler prefills only with what the decodes leave: keep one token for it.
     mine, theirs, token_budget = requests_of(mix), requests_of(mix), token_budget + len(mix)
-    steps = posts_loop(mine, token_budget, seen=assert_holds_what_texts_have)
+    scheduler = Scheduler("fcfs", token_budget, 1000)
+    steps = posts_loop(tiny_model(), scheduler, mine, computed=assert_holds_what_texts_have)
     scheduler = interleaved_generate(tiny_model(), theirs, "fcfs", token_budget, 1000)
     assert scheduler.trace is not None and len(scheduler.trace.steps) == steps
     assert_oracle([*mine, *theirs])
@@ -134,13 +77,14 @@ def test_the_posts_loop_takes_the_engine_s_steps_and_stores_the_oracles_kv(
 @pytest.mark.parametrize(("window", "sinks"), [(9, 2), (5, 4)])
 def test_the_posts_eviction_keeps_what_the_windowed_oracle_sees(window: int, sinks: int):
     """Prompts no longer than the window: then cutting after each decode is the rule itself."""
-    posts_loop(
-        requests_of([(5, 10), (8, 10), (1, 10)]),
-        token_budget=8,
-        window=window,
-        sinks=sinks,
-        seen=lambda running: assert_holds_what_texts_have(running, window, sinks),
-    )
+
+    def cut(running: list[Request]) -> None:
+        for request in running:
+            evict_kv_cache(request, window, sinks)
+        assert_holds_what_texts_have(running, window, sinks)
+
+    requests = requests_of([(5, 10), (8, 10), (1, 10)])
+    posts_loop(tiny_model(), Scheduler("fcfs", 8, 1000), requests, computed=cut)
 
 
 # ---------------------------------------------------------------- one call for every occasion
