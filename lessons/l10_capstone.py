@@ -812,7 +812,7 @@ def _():
 
     ## What comes next
 
-    This was the last lesson. When the sentence above the six clients' table says that all policies are
+    When the sentence above the six clients' table says that all policies are
     yours, functions that you wrote plan, admit, mask, pack, sample, evict, stream and abort every request
     that `curl` sends. From here, read vLLM's `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights
     (`docs/gpt2.md`), or play the contest against a friend.

@@ -4,9 +4,8 @@ Each runs its requests with a function of the page and returns the symptoms as M
 the run was right.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
-from typing import Any
 
 import torch
 
