@@ -519,7 +519,7 @@ def _(waited):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Measure it: what do 8-bit weights and K/V change?
+    ## What do 8-bit weights and K/V change?
 
     `Int8Executor` stores the layers' weights in 8 bits and rounds the inputs of each product too. For the
     K/V, the record rounds each head's numbers to 8 bits when they are written and keeps them in float32,
@@ -545,13 +545,13 @@ def _():
       which it does).
     - **The texts change.** A near-tie between two tokens falls the other way, and from there on the texts
       differ. The K/V of this model bears 8 bits much better than its weights and inputs do.
-    - **8-bit K/V doubles the KV tokens** that fit beside 16-bit K/V, and so the batch, if memory limits it
-      (`capacity`, exercise 0.4).
+    - **8-bit K/V doubles the KV tokens** that fit, compared with 16-bit K/V, and so the batch if memory
+      limits it (`capacity`, exercise 0.4).
 
     ## What you now know
 
-    - Of a small model's decode, about a tenth is arithmetic. The rest is launches and Python, which do
-      not shrink with a faster processor.
+    - Of a small model's decode, about a tenth is arithmetic. The rest is launches and Python. Fewer
+      bytes or quicker arithmetic do not shrink it.
     - A step takes at least the larger of two times: the bytes it reads over the bandwidth, and the
       operations it computes over the peak. What is above that is overhead.
     - Chunks are compute-bound from a few hundred tokens on. Decodes stay memory-bound, because each
@@ -585,9 +585,8 @@ def _():
 
     ## What comes next
 
-    This was the last lesson: every line of the loop is yours now, and so is the time that it takes. Look
-    at a step of your own engine with `python -m benchmarks.step_time`, or read
-    `nanogpt/executors/kernel.py`, the forward pass as one compiled call.
+    This was the last lesson. `python -m benchmarks.step_time` records all times of this page on your
+    machine, and `nanogpt/executors/kernel.py` is the forward pass as one compiled call.
 
     [Back to the course's front page](/?file=index.py&view-as=present)
     """)

@@ -230,7 +230,7 @@ def bounds_table(answer: Attempt, found: dict[str, Any]) -> str:
         )
     ]
     head = "| step | at least | bound | measured: packed, compiled |\n|:--|--:|:--|:--|\n"
-    return f"By {whose(mine)}:\n\n{head}" + "\n".join(lines)
+    return f"By `roofline`, {whose(mine)}:\n\n{head}" + "\n".join(lines)
 
 
 # --- async scheduling ---------------------------------------------------------------------------
