@@ -59,8 +59,8 @@ def replayed(model: GPT, rule: Rule) -> tuple[list[list[int]], list[tuple[int, i
     """Six requests in a batch of up to six: their tokens, and the steps of decodes."""
     made = list[ReplayExecutor]()
 
-    def make(*args: Any) -> ReplayExecutor:
-        made.append(ReplayExecutor(*args, rule))
+    def make(model: GPT, cache: KVStore, policies: Policies) -> ReplayExecutor:
+        made.append(ReplayExecutor(model, cache, policies, rule))
         return made[0]
 
     config = EngineConfig(token_budget=128, max_batch_size=len(LINES))
@@ -76,9 +76,8 @@ def replay_table(model: GPT, rule: Rule) -> str:
     except RunError as error:
         return f"**The engine stopped:** {error}"
     rows = [
-        f"| {batch} | {'eager' if size is None else size} | "
-        f"{'none' if size is None else size - batch} | {count} |"
-        for (batch, size), count in Counter(map(tuple, steps)).items()
+        f"| {batch} | {'eager | none' if size is None else f'{size} | {size - batch}'} | {count} |"
+        for (batch, size), count in Counter(steps).items()
     ]
     oracle = [generate(model, encode(text), n) for text, n in LINES]
     wrong = [i for i, pair in enumerate(zip(texts, oracle, strict=True)) if pair[0] != pair[1]]

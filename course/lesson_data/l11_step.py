@@ -235,24 +235,28 @@ def bounds_table(answer: Attempt, found: dict[str, Any]) -> str:
 
 # --- async scheduling ---------------------------------------------------------------------------
 
-EXECUTE_US, STEPS = 5000, 100
-SCHEDULES_US = tuple(range(0, 10_001, 1000))
+STEPS, EXECUTE_MS, SCHEDULES_MS = 100, 5, range(1, 11)
 
 
-def step_ms(rule: Callable[..., Any], ahead: bool) -> list[float]:
-    """Milliseconds per step of a hundred, by the time of a schedule."""
-    us = [_time(rule(each, EXECUTE_US, STEPS, ahead)) for each in SCHEDULES_US]
-    return [round(each / STEPS / 1000, 3) for each in us]
+def both_ways_ms(rule: Callable[..., Any]) -> list[list[float]]:
+    """Milliseconds per step of a hundred by the time of a schedule: synchronous, and async."""
+    return [
+        [
+            round(_time(rule(1000 * ms, 1000 * EXECUTE_MS, STEPS, ahead)) / STEPS / 1000, 3)
+            for ms in SCHEDULES_MS
+        ]
+        for ahead in (False, True)
+    ]
 
 
-def overlap_series(answer: Attempt) -> list[dict[str, Any]]:
-    """Time per step by the time of a schedule, with and without async scheduling: curves."""
-    found = list[dict[str, Any]]()
-    for ahead, name in ((False, "synchronous"), (True, "async")):
-        values, mine = answered(answer, step_ms, ahead)
-        points = [[us / 1000, value] for us, value in zip(SCHEDULES_US, values, strict=True)]
-        found.append({"name": f"{name}, {whose(mine)}", "points": points})
-    return found
+def overlap_series(answer: Attempt) -> tuple[list[dict[str, Any]], str]:
+    """(Time per step by the time of a schedule, synchronous and async, as curves; whose)."""
+    (synchronous, ahead), mine = answered(answer, both_ways_ms)
+    series = [
+        {"name": name, "points": [list(pair) for pair in zip(SCHEDULES_MS, ms, strict=True)]}
+        for name, ms in (("synchronous", synchronous), ("async", ahead))
+    ]
+    return series, whose(mine)
 
 
 # --- 8-bit numbers ------------------------------------------------------------------------------
