@@ -423,7 +423,7 @@ def captured_size(num_tokens, captured):
 
 @in_lesson("l11_milliseconds")
 def test_a_graph_that_is_too_small_shows_stale_texts_until_the_batch_is_padded_up(lesson):
-    replayed = lesson.shows("decodes in the step").first
+    replayed = lesson.shows("padding rows").first
     expect(replayed).to_contain_text("All six texts equal those of the oracle")
     lesson.answer(PADS_DOWN)
     expect(lesson.report("captured_size", "failed")).to_contain_text("Pad up")
