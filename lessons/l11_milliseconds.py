@@ -167,7 +167,7 @@ def _():
     - **It wins for small batches.** One decode is about four times as fast. At 32 decodes the gain is
       about a third, because arithmetic takes most of the time, and both executors do all of it.
     - **A chunk of 200 tokens** gains about as little: its step is compute-bound.
-    - **The first call takes 16 s of CPU time**, in which numba compiles. Later processes read the machine
+    - **The first call takes about 15 s of CPU time**, in which numba compiles. Later processes read the machine
       code from a file.
     - **It is harder to change.** No debugger steps into it, and a mask of your own needs other compiled
       code. With one, the engine falls back to the packed executor and warns you.
