@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import zip_longest
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -217,17 +218,13 @@ def bounds(rule: Callable[..., Any], roof: dict[str, float]) -> list[list[Any]]:
 def bounds_table(answer: Attempt, found: dict[str, Any]) -> str:
     """The least time of some steps, and what the record measured; Markdown."""
     rows, mine = answered(answer, bounds, found["roof"])
-    passes = [
-        [sum(us["1"][each] for each in PHASES[1:4]), found["chunk_us"][name]]
-        for name, us in found["decode_us"].items()
-        if name != "int8"
-    ]
-    measured = [f"{ms(packed)}, {ms(compiled)}" for packed, compiled in zip(*passes, strict=True)]
+    decodes = [found["decode_us"][name]["1"] for name in ("packed", "compiled")]
+    passes_us = [sum(us[phase] for phase in PHASES[1:4]) for us in decodes]
+    chunks_us = [found["chunk_us"][name] for name in ("packed", "compiled")]
+    measured = [", ".join(map(ms, passes_us)), ", ".join(map(ms, chunks_us))]
     lines = [
-        f"| {name} | {ms(us)} | {bound} | {each} |"
-        for (name, us, bound), each in zip(
-            rows, measured + ["not measured"] * (len(rows) - 2), strict=True
-        )
+        f"| {name} | {ms(us)} | {bound} | {each or 'not measured'} |"
+        for (name, us, bound), each in zip_longest(rows, measured)
     ]
     head = "| step | at least | bound | measured: packed, compiled |\n|:--|--:|:--|:--|\n"
     return f"By `roofline`, {whose(mine)}:\n\n{head}" + "\n".join(lines)
