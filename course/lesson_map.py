@@ -146,6 +146,14 @@ LESSONS = (
         minutes=45,
         builds_on=("1", "2"),
     ),
+    Lesson(
+        stem="l11_milliseconds",
+        title="Where the milliseconds go",
+        builds="Find out how much of a step is arithmetic, compute its roofline, pad batches to "
+        "captured CUDA graphs, and hide scheduling behind execution.",
+        minutes=40,
+        builds_on=("0", "3b"),
+    ),
 )
 
 

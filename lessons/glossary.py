@@ -163,6 +163,18 @@ def _():
 
     **Worker**: a process with one engine. The **router** sends each request to one of the workers.
 
+    ## A step's time
+
+    **Launch**: the CPU's work to start one operator or one GPU kernel.
+
+    **Roofline**: the shortest time of a step, or the highest speed: the larger of the times for
+    reading and for arithmetic. A step is **memory-bound** or **compute-bound** by what takes longer.
+
+    **CUDA graph**: the launches of a pass, captured once and replayed with one call, for one batch
+    size. A pass without it is **eager**.
+
+    **Async scheduling**: scheduling step n + 1 while step n executes.
+
     ## HTTP
 
     **Retry-After**: a header of a refusal. It says after how many seconds the client may try

@@ -813,10 +813,11 @@ def _():
 
     ## What comes next
 
-    This was the last lesson. The sentence above the six clients' table counts the policies that are
-    yours. Once it counts all of them, every decision about a request that `curl` sends is made by a
-    function that you wrote. From here, read vLLM's `vllm/v1/core/sched/scheduler.py`, serve GPT-2's
-    weights (`docs/gpt2.md`), or play the contest against a friend.
+    The sentence above the six clients' table counts the policies that are yours. Once it counts all of
+    them, every decision about a request that `curl` sends is made by a function that you wrote. Lesson 11
+    asks what is left of a step's time when all decisions are right. You can also read vLLM's
+    `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights (`docs/gpt2.md`), or play the contest against
+    a friend.
 
     [Back to the course's front page](/?file=index.py&view-as=present)
     """)

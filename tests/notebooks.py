@@ -51,6 +51,7 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("send_newest_token", "stream_delta", "newest_token"),
         ("free_at_once", "on_disconnect", "frees_in_mid_step"),
     ],
+    "l11_milliseconds": [("smaller_graph", "captured_size", "rounds_down")],
 }
 
 
@@ -74,11 +75,20 @@ def one_more(newest, request_id):
     return {**newest, request_id: newest.get(request_id, 0) + 1}
 
 
+def wait_for_the_gpu(launch, synchronize, clock_us):
+    """Exhibit B of lesson 11, repaired: the clock is read once the GPU is done."""
+    start = clock_us()
+    launch()
+    synchronize()
+    return clock_us() - start
+
+
 WITHOUT_EXERCISE = {
     "l05_slo_policy": {"outranks_by_margin": outranks},
     "l07_blocks": {"num_findable_blocks": once_committed},
     "l08_speculation": {"draft_memory": forget},
     "l09_fleet": {"newest_after_removal": one_more},
+    "l11_milliseconds": {"time_step": wait_for_the_gpu},
 }
 
 

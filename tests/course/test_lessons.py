@@ -88,6 +88,13 @@ CLAIMS: dict[str, list[str]] = {
         "200 its whole text",
         "60 of 60 the oracle's",
     ],
+    "l11_milliseconds": [
+        "All six texts equal those of the oracle. ",
+        "8B, H100: 1 decode 4.82 ms memory",
+        "8B, H100: a chunk of 2,048 33.1 ms compute",
+        "8B in 8 bits, H100: 1 decode 2.43 ms memory",
+        "2 of 6 texts are wrong",
+    ],
 }
 
 

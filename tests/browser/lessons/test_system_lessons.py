@@ -1,4 +1,4 @@
-"""What learners see in lessons 6 to 10 of their answers, wrong ones and right ones.
+"""What learners see in lessons 6 to 11 of their answers, wrong ones and right ones.
 
 The predictions are answered by then; the tests of a lesson work in this order.
 """
@@ -316,3 +316,31 @@ def test_a_stream_that_repeats_or_never_ends_is_told_and_a_right_one_serves_agai
     expect(served).to_contain_text("All six texts are the oracle's")
     timeline = lesson.widget("timeline", "Six clients, as the engine")
     assert "tep 0: " in press_on(timeline, "Home")
+
+
+# ---- lesson 11 -----------------------------------------------------------------------------------
+
+PADS_DOWN = """\
+def captured_size(num_tokens, captured):
+    return max(size for size in captured if size <= num_tokens)
+"""
+
+
+@in_lesson("l11_milliseconds")
+def test_a_graph_that_is_too_small_shows_stale_texts_until_the_batch_is_padded_up(lesson):
+    replayed = lesson.shows("padding rows").first
+    expect(replayed).to_contain_text("All six texts equal those of the oracle")
+    lesson.answer(PADS_DOWN)
+    expect(lesson.report("captured_size", "failed")).to_contain_text("Pad up")
+    expect(replayed).to_contain_text("2 of 6 texts are wrong")
+    lesson.answer_right("captured_size")
+    expect(replayed).to_contain_text("All six texts equal those of the oracle")
+
+
+@in_lesson("l11_milliseconds")
+def test_the_roofline_and_the_overlap_are_drawn_by_the_learner_s_functions(lesson):
+    lesson.answer_right("roofline")
+    expect(lesson.shows("8B, H100: 64 decodes").first).to_contain_text("By roofline, yours")
+    lesson.answer_right("overlap")
+    curves = lesson.widget("curves", "A hundred steps whose execution takes 5 ms")
+    expect(curves).to_contain_text("computed by overlap: yours")

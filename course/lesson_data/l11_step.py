@@ -1,0 +1,282 @@
+"""Behind lesson 11's figures: a step by phase, eager and compiled, rooflines, and async steps.
+
+What takes too long for a page is recorded by `python -m benchmarks.step_time`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import zip_longest
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from course.attempt import Attempt
+from course.calling.jobs import RunError, run
+from course.lesson_data import recorded
+from course.registry import exercise
+from nanogpt import GPT, Engine, EngineConfig, Request
+from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
+from widgets import bar, whose
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from nanogpt.features import MakeExecutor
+
+Us = dict[str, float]
+PHASES = ("schedule", "launches", "products", "attention", "sample", "update and record")
+
+
+def record() -> dict[str, Any]:
+    """What `benchmarks.step_time` wrote; lessons/data/step_time.md says what it is."""
+    return recorded("step_time")
+
+
+# --- a step by phase ----------------------------------------------------------------------------
+
+
+def timed_decodes(
+    model: GPT,
+    config: EngineConfig,
+    prompt_len: int,
+    num_steps: int,
+    make_executor: MakeExecutor | None = None,
+) -> dict[str, list[float]]:
+    """CPU microseconds of this thread for each step of a full batch, whole and by phase."""
+    engine = Engine(model, config, make_executor=make_executor)
+    for i in range(config.max_batch_size):
+        engine.submit(Request(i, [1 + i % 60] * prompt_len, num_steps + 8))
+    for _ in range(4):  # a prefill, and decodes that warm the caches up
+        engine.step()
+    found: dict[str, list[float]] = defaultdict(list)
+
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            start = time.thread_time_ns()
+            result = function(*args)
+            found[name].append((time.thread_time_ns() - start) / 1000)
+            return result
+
+        return call
+
+    owners = engine.scheduler, engine.executor, engine.sampler
+    for owner, name in zip(owners, ("schedule", "execute", "sample"), strict=True):
+        setattr(owner, name, timed(name, getattr(owner, name)))
+    step = timed("step", engine.step)
+    for _ in range(num_steps):
+        step()
+    return found
+
+
+def decoding(executor: str, batch: int, prompt_len: int) -> EngineConfig:
+    """Settings under which so many prompts are prefilled in one step, and then decode."""
+    return EngineConfig(
+        executor=executor, token_budget=batch * prompt_len, max_batch_size=batch, keep_steps=1
+    )
+
+
+def measured_now(model: GPT) -> str:
+    """The phases of the packed engine's step on this machine, just now; Markdown."""
+    rows, threads = list[str](), torch.get_num_threads()
+    for batch in (1, 8):
+        torch.set_num_threads(1)
+        found = timed_decodes(model, decoding("packed", batch, 16), 16, 40)
+        torch.set_num_threads(threads)
+        us = {phase: median(each) for phase, each in found.items()}
+        rest = us["step"] - us["schedule"] - us["execute"] - us["sample"]
+        times = us["step"], us["schedule"], us["execute"], us["sample"], rest
+        rows.append(f"| {batch} | {' | '.join(f'{each:,.0f}' for each in times)} |")
+    head = "| batch | step (µs) | schedule | execute | sample | update and record |"
+    return f"{head}\n|{'--:|' * 6}\n" + "\n".join(rows)
+
+
+def phases_table(found: dict[str, Any]) -> str:
+    """Packed beside compiled at three batch sizes; Markdown."""
+    rows = list[str]()
+    for batch in ("1", "8", "32"):
+        steps = {name: found["decode_us"][name][batch] for name in ("packed", "compiled")}
+        longest = max(sum(us.values()) for us in steps.values())
+        for name, us in steps.items():
+            arithmetic = us["products"] + us["attention"]
+            engine = sum(us.values()) - us["launches"] - arithmetic
+            parts = [each / longest for each in (arithmetic, engine, us["launches"])]
+            numbers = " | ".join(f"{us[phase]:,.0f}" for phase in PHASES)
+            rows.append(f"| {batch} | {name} | {bar(parts, ms(sum(us.values())))} | {numbers} |")
+    head = f"| batch | executor | step | {' | '.join(PHASES)} |"
+    return f"{head}\n|--:|:--|:--|{'--:|' * len(PHASES)}\n" + "\n".join(rows)
+
+
+def ms(us: float) -> str:
+    """As "1.73 ms"."""
+    return f"{us / 1000:.3g} ms"
+
+
+def batch_series(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """CPU milliseconds of a step by batch size, packed and compiled: curves."""
+    names = {"packed": "packed, eager", "compiled": "compiled"}
+    return [
+        {
+            "name": name,
+            "points": [
+                [int(batch), round(sum(us.values()) / 1000, 3)]
+                for batch, us in found["decode_us"][executor].items()
+            ],
+        }
+        for executor, name in names.items()
+    ]
+
+
+# --- the roofline -------------------------------------------------------------------------------
+
+H100 = 989e6, 3.35e6
+"""An NVIDIA H100 SXM: dense bf16 operations per microsecond, and bytes of memory."""
+LLAMA_WEIGHTS, LLAMA_KV = 8_000_000_000, 131_072
+OUR_WEIGHTS, OUR_KV = 4 * 12 * 128**2 + 65 * 128, 4 * 2 * 128 * 4
+"""Weights that a token is multiplied with, and bytes of K/V per token."""
+CONTEXT = 1000
+Point = tuple[int, int]
+
+
+def rule_of(answer: Attempt) -> Callable[..., Any]:
+    """The learner's function, or the reference while there is none."""
+    return answer.or_reference(exercise(answer.report.exercise).right[0])
+
+
+def answered(answer: Attempt, job: Callable[..., Any], *args: Any) -> tuple[Any, bool]:
+    """(`job(rule, *args)`, whether the rule is the learner's): the reference's where it fails."""
+    with suppress(RunError):
+        if answer.started:
+            return run(job, rule_of(answer), *args), True
+    return job(exercise(answer.report.exercise).right[0], *args), False
+
+
+def llama_us(rule: Callable[..., Any], steps: list[Point]) -> list[float]:
+    """By a roofline, the microseconds of 8B steps with so many tokens and so much context."""
+    return [
+        _time(rule(LLAMA_WEIGHTS, 16, tokens, context * LLAMA_KV, *H100))
+        for tokens, context in steps
+    ]
+
+
+def _time(answer: Any) -> float:
+    """The time of an answer. Raises: RunError for one without."""
+    value = answer[0] if isinstance(answer, list | tuple) and answer else answer
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise RunError("it is no time")
+    return float(value)
+
+
+@course_style()
+def roofline_chart(answer: Attempt) -> Figure:
+    """The H100's roof, and on or below it decodes in batches and chunks of a prompt."""
+    batches = [2**i for i in range(9)]
+    chunks = [2**i for i in range(4, 12)]
+    steps = [(n, n * CONTEXT) for n in batches] + [(n, n) for n in chunks]
+    times, mine = answered(answer, llama_us, steps)
+    points = [
+        (
+            2 * LLAMA_WEIGHTS * tokens / (2 * LLAMA_WEIGHTS + context * LLAMA_KV),
+            2 * LLAMA_WEIGHTS * tokens / us / 1e6,
+        )
+        for (tokens, context), us in zip(steps, times, strict=True)
+    ]
+    figure = new_figure("Llama-3-8B on an H100", 1, f"computed by roofline: {whose(mine)}")
+    [axes] = figure.axes
+    flops, speed = H100
+    roof = [(x, min(flops, x * speed) / 1e6) for x in (0.5, 1, 4, 32, flops / speed, 1024, 2048)]
+    curve(axes, "the roof", roof, marker="none")
+    curve(axes, "decodes, batch 1 to 256", points[: len(batches)], linestyle="none")
+    curve(axes, "chunks of 16 to 2,048 tokens", points[len(batches) :], linestyle="none")
+    label_axes(axes, "operations per byte read", "TFLOP/s", log_x=True, from_0=False)
+    number = axes.yaxis.get_major_formatter()
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(number)
+    return figure
+
+
+def bounds(rule: Callable[..., Any], roof: dict[str, float]) -> list[list[Any]]:
+    """Five steps by a roofline: name, tokens and its answer."""
+    core = roof["flops_per_s"] / 1e6, roof["bytes_per_s"] / 1e6
+    steps = (
+        ("ours, one core: 1 decode, context 256", (OUR_WEIGHTS, 32, 1, 256 * OUR_KV, *core)),
+        ("ours, one core: a chunk of 200", (OUR_WEIGHTS, 32, 200, 200 * OUR_KV, *core)),
+        ("8B, H100: 1 decode", (LLAMA_WEIGHTS, 16, 1, CONTEXT * LLAMA_KV, *H100)),
+        ("8B, H100: 64 decodes", (LLAMA_WEIGHTS, 16, 64, 64 * CONTEXT * LLAMA_KV, *H100)),
+        ("8B, H100: a chunk of 2,048", (LLAMA_WEIGHTS, 16, 2048, 2048 * LLAMA_KV, *H100)),
+        ("8B in 8 bits, H100: 1 decode", (LLAMA_WEIGHTS, 8, 1, CONTEXT * LLAMA_KV, *H100)),
+    )
+    found = [[name, *rule(*args)] for name, args in steps]
+    return [[name, _time(us), str(bound)] for name, us, bound in found]
+
+
+def bounds_table(answer: Attempt, found: dict[str, Any]) -> str:
+    """The least time of some steps, and what the record measured; Markdown."""
+    rows, mine = answered(answer, bounds, found["roof"])
+    decodes = [found["decode_us"][name]["1"] for name in ("packed", "compiled")]
+    passes_us = [sum(us[phase] for phase in PHASES[1:4]) for us in decodes]
+    chunks_us = [found["chunk_us"][name] for name in ("packed", "compiled")]
+    measured = [", ".join(map(ms, passes_us)), ", ".join(map(ms, chunks_us))]
+    lines = [
+        f"| {name} | {ms(us)} | {bound} | {each or 'not measured'} |"
+        for (name, us, bound), each in zip_longest(rows, measured)
+    ]
+    head = "| step | at least | bound | measured: packed, compiled |\n|:--|--:|:--|:--|\n"
+    return f"By `roofline`, {whose(mine)}:\n\n{head}" + "\n".join(lines)
+
+
+# --- async scheduling ---------------------------------------------------------------------------
+
+STEPS, EXECUTE_MS, SCHEDULES_MS = 100, 5, range(1, 11)
+
+
+def both_ways_ms(rule: Callable[..., Any]) -> list[list[float]]:
+    """Milliseconds per step of a hundred by the time of a schedule: synchronous, and async."""
+    return [
+        [
+            round(_time(rule(1000 * ms, 1000 * EXECUTE_MS, STEPS, ahead)) / STEPS / 1000, 3)
+            for ms in SCHEDULES_MS
+        ]
+        for ahead in (False, True)
+    ]
+
+
+def overlap_series(answer: Attempt) -> tuple[list[dict[str, Any]], str]:
+    """(Time per step by the time of a schedule, synchronous and async, as curves; whose)."""
+    (synchronous, ahead), mine = answered(answer, both_ways_ms)
+    series = [
+        {"name": name, "points": [list(pair) for pair in zip(SCHEDULES_MS, ms, strict=True)]}
+        for name, ms in (("synchronous", synchronous), ("async", ahead))
+    ]
+    return series, whose(mine)
+
+
+# --- 8-bit numbers ------------------------------------------------------------------------------
+
+
+def eight_bits_table(found: dict[str, Any]) -> str:
+    """Bytes, time and next tokens with 8-bit weights and with 8-bit K/V; Markdown."""
+    eight, us = found["eight_bits"], found["decode_us"]
+    times = {
+        name: " | ".join(ms(sum(us[name][batch].values())) for batch in ("1", "32"))
+        for name in ("packed", "int8")
+    }
+    same = {name: f"{each / eight['tokens']:.1%}" for name, each in eight["same"].items()}
+    weights, kv = eight["weight_bytes"], eight["kv_bytes"]
+    rows = (
+        ("float32", weights["float32"], kv["float32"], times["packed"], "100%"),
+        ("8-bit weights", weights["int8"], kv["float32"], times["int8"], same["weights"]),
+        ("8-bit K/V", weights["float32"], kv["int8"], "not built | not built", same["kv"]),
+    )
+    head = (
+        "| | weights of the layers | K/V per token | step, batch 1 | step, batch 32 | "
+        "same next token |\n|:--|--:|--:|--:|--:|--:|\n"
+    )
+    return head + "\n".join(
+        f"| {name} | {w / 1e6:.2f} MB | {k:,} B | {us} | {same} |" for name, w, k, us, same in rows
+    )

@@ -1,0 +1,599 @@
+import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App(width="medium", app_title="11 · Where the milliseconds go")
+
+with app.setup(hide_code=True):
+    import marimo as mo
+
+    from course.attempt import attempt, exhibit, piece
+    from course.prediction import after, hints, predict
+    from course.task import task
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    # 11 · Where the milliseconds go
+
+    *40 minutes. Builds on lessons 0 and 3b: the cost of a step, and packed batches. You write three short
+    functions.*
+
+    Afterwards you can
+
+    - say whether memory, arithmetic or the CPU's own work limits a step,
+    - compute the shortest time that a step can take on a given machine,
+    - explain what CUDA graphs and compiled code save, and why a batch is padded to a captured size,
+    - compute what scheduling one step ahead saves.
+
+    ## How much of a step is arithmetic?
+
+    Our engine takes one to two milliseconds for one decode on one core of a laptop or a small server. The
+    token is multiplied with 0.8 million weights. A core of today multiplies and adds tens of billions of
+    numbers per second, so why does the step take so long?
+
+    The marked line runs the forward pass. With the packed executor of lesson 3b it calls about
+    120 operators of PyTorch for four layers, one after the other. This lesson measures what such a pass
+    spends its time on, replaces it by one call of machine code, and computes how quick a pass can get.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
+    from course.lesson_data import l11_exhibits as exhibits
+    from course.lesson_data import l11_step as step
+    from nanogpt import load_model
+    from widgets import Curves
+
+    return Curves, Figure, engine_loop, exhibits, load_model, step
+
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.executor.execute(")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l11.arithmetic",
+        "One decode of our model, packed executor, one core. **How much of the step's time does the "
+        "arithmetic need?** The rest is Python, and PyTorch's work around each operator.",
+        ("Nearly all of it", "About a half", "About a quarter", "About a tenth"),
+        3,
+        "About a tenth. Machine code that does nothing but this arithmetic needs 0.1 to 0.2 ms for it, and "
+        "the step takes one to two. Calling PyTorch's operators takes most of the time. Each call looks "
+        "up the operator, checks shapes, allocates the result and returns to Python, and only then comes "
+        "the next one.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(load_model, step):
+    model = load_model()
+    recorded = step.record()
+    after("l11.arithmetic", mo.md(step.phases_table(recorded)))
+    return model, recorded
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l11.arithmetic",
+        mo.md(r"""
+    Microseconds of CPU time, recorded on one core of a shared AMD EPYC (Zen 4), November 2026, with a
+    context of about 256 tokens. The bars of a batch size have one scale: blue is arithmetic (products and
+    attention), grey the engine's Python, orange the launches.
+
+    - **Launches** is the forward pass of a model that has the same operators and hardly any arithmetic:
+      16 channels instead of 128. **Products** and **attention** are what the real model takes beyond it.
+    - With one decode, launches take more than half of the packed step. From batch 1 to 32 they do not
+      even double, while the arithmetic grows with every request. So a larger batch spends a larger share
+      on arithmetic.
+    - The compiled executor computes the same forward pass in one call. Its launches are one call from
+      Python and the lists that this call needs.
+
+    The packed executor on **this machine**, measured just now on one thread, with a context of about 40
+    tokens:
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(model, step):
+    mo.md(step.measured_now(model))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What does compiling save, and where does it lose?
+
+    `EngineConfig(executor="compiled")` runs the whole forward pass as one function that numba compiled
+    to machine code: products, attention, norms and all four layers. It needs numba, the
+    optional extra `fast`. This page does not: its measurements were recorded.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l11.helps",
+        "What makes **one decode** of our model quickest?",
+        (
+            "A second core",
+            "Weights of 8 bits instead of 32",
+            "One compiled call instead of 120 operators",
+            "A processor that multiplies twice as fast",
+        ),
+        2,
+        "The compiled call: about four times as fast. The other three only speed up arithmetic, which is a "
+        "small part of this step. 8-bit weights even make it slower here: each product then rounds its "
+        "inputs first, which takes more operators.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(Curves, recorded, step):
+    after(
+        "l11.helps",
+        Curves(
+            step.batch_series(recorded),
+            ("decodes in the step", ""),
+            ("CPU time of a step", "ms"),
+            "A step of decodes, eager and compiled",
+            log_x=True,
+            source="measured: " + recorded["machine"],
+            question="How does the gain change with the batch size?",
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l11.helps",
+        mo.md(r"""
+    - **It wins for small batches.** One decode is about four times as fast. At 32 decodes the gain is
+      about a third, because arithmetic takes most of the time, and both executors do all of it.
+    - **A chunk of 200 tokens** gains about as little: its step is compute-bound.
+    - **The first call takes about 15 s of CPU time**, in which numba compiles. Later processes read the machine
+      code from a file.
+    - **It is harder to change.** No debugger steps into it, and a mask of your own needs other compiled
+      code. With one, the engine falls back to the packed executor and warns you.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## The roofline: how quick can a step be?
+
+    With the launches gone, two limits are left. A step has to read its weights and its K/V, and it has to
+    compute. Lesson 0 used this cost model in `capacity`: max(reading, arithmetic), plus overhead. Here
+    you derive both times from the model's size. An H100 computes 989 TFLOP/s in bf16 without sparsity and
+    reads 3.35 TB/s. One FLOP is one multiplication or one addition.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l11.roofline")
+    return
+
+
+@app.function
+def roofline(
+    num_weights: int,
+    weight_bits: int,
+    num_tokens: int,
+    kv_bytes: int,
+    flops_per_us: float,
+    bytes_per_us: float,
+) -> tuple[float, str]:
+    """Return `(time_us, bound)` of one step, where bound is "memory" or "compute"."""
+    raise NotImplementedError("Exercise 11.1: how long does the step take at least?")
+
+
+@app.cell(hide_code=True)
+def _():
+    roofline_attempt = attempt("l11.roofline", lambda: roofline)
+    roofline_attempt
+    return (roofline_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l11.roofline")
+    return
+
+
+@app.cell(hide_code=True)
+def _(Figure, roofline_attempt, step):
+    Figure(
+        step.roofline_chart(roofline_attempt),
+        "Which of these steps use the GPU's arithmetic, and which wait for its memory?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    The horizontal axis is the **arithmetic intensity**: operations per byte read. Left of the corner, at
+    295 operations per byte, a step is memory-bound, and right of it compute-bound.
+
+    - **A chunk** of n tokens has an intensity of about n, because all its tokens share one read of the
+      weights. From about 295 tokens on it is compute-bound.
+    - **A batch of decodes** shares the weights too, but each request reads K/V of its own, here of 1,000
+      tokens. So its intensity approaches 122 and never reaches the corner, however large the batch is.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(recorded, roofline_attempt, step):
+    mo.md(step.bounds_table(roofline_attempt, recorded))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    *Measured* is the forward pass of the decode, and the whole step of the chunk. The one core computes
+    about 90 GFLOP/s and reads about 20 GB/s from memory. Our weights fit into its cache, which is faster
+    than memory, so a decode may beat this bound. Attention's arithmetic is left out; at 256 tokens of
+    context it is a third of the products'.
+
+    Half as many bits per weight halve the time of a memory-bound step, and change nothing about a
+    compute-bound one.
+
+    ## CUDA graphs: one launch for a whole pass
+
+    A GPU has the same problem as our laptop. A decode of an 8B model launches hundreds of kernels, and
+    the CPU may need longer to launch them than the GPU to run them. A **CUDA graph** is a recording: the
+    CPU captures all launches of a pass once and replays them with a single call.
+
+    A replay repeats exactly what was captured: the same kernels, the same addresses, the same **shapes**.
+    So an engine captures graphs for some batch sizes when it starts, copies a step's inputs into fixed
+    buffers, and pads the batch up to a captured size. Beyond the largest size it runs the pass
+    *eagerly*, kernel by kernel; such a step has so much arithmetic that launches hardly matter.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l11.captured_size")
+    return
+
+
+@app.function
+def captured_size(num_tokens: int, captured: list[int]) -> int | None:
+    """Return the captured size that the step is padded to, or None for an eager step."""
+    raise NotImplementedError("Exercise 11.2: which graph is replayed?")
+
+
+@app.cell(hide_code=True)
+def _():
+    captured_attempt = attempt("l11.captured_size", lambda: captured_size)
+    captured_attempt
+    return (captured_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l11.captured_size")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    Six requests in the real engine, with an executor that imitates graphs of 1, 2 and 4 rows. It asks
+    your function in every step of decodes:
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(captured_attempt, exhibits, model, step):
+    mo.md(exhibits.replay_table(model, step.rule_of(captured_attempt)))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    **What can be captured?** Kernels whose shapes and addresses do not change. Products, norms and
+    sampling on the GPU qualify once the batch has a fixed size. These do not:
+
+    - **Attention over sequences of different lengths**, unless its kernel reads the lengths from memory. A
+      *full* graph needs such a kernel. *Piecewise* graphs leave attention out: they capture the pieces
+      between the attentions, and attention runs eagerly.
+    - **Decisions of the CPU**: which requests run, which are preempted, which text ends.
+    - **Shapes that depend on data**, such as the number of accepted draft tokens.
+
+    ## Async scheduling: what can be planned before the last token is known?
+
+    While the GPU executes a step, our scheduler waits for its tokens. Then the GPU waits for the
+    scheduler. With **async scheduling** the engine schedules step n + 1 while step n executes:
+
+    | known before step n is done | not known yet |
+    |:--|:--|
+    | this request decodes one more token | the token itself: a placeholder stands for it on the CPU |
+    | its K/V slot, and whether it needs a new block | whether the token ends the text or completes a stop string |
+    | requests that arrived, chunks of prompts | how many draft tokens were accepted |
+
+    If a text has ended, the step that was scheduled ahead computes one surplus token for it, which is
+    thrown away.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l11.ahead",
+        "Executing a step takes 5 ms on the GPU. **For which schedules does async scheduling save most, per "
+        "step?**",
+        (
+            "1 ms: it hides completely",
+            "5 ms: as long as the execution",
+            "10 ms: there is most to hide",
+            "5 ms and 10 ms save the same",
+        ),
+        3,
+        "5 and 10 ms save the same. Side by side, two things take as long as the longer one, so a step saves "
+        "the **shorter** of the two times: 1 ms in the first case and 5 ms in the others. Relative to the "
+        "step it saves most where both are equal: 5 of 10 ms. With a schedule of 10 ms the GPU still "
+        "waits half of the time.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l11.overlap")
+    return
+
+
+@app.function
+def overlap(schedule_us: int, execute_us: int, num_steps: int, async_scheduling: bool) -> int:
+    """Return how many microseconds the steps take."""
+    raise NotImplementedError("Exercise 11.3: how long do the steps take?")
+
+
+@app.cell(hide_code=True)
+def _():
+    overlap_attempt = attempt("l11.overlap", lambda: overlap)
+    overlap_attempt
+    return (overlap_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l11.overlap")
+    return
+
+
+@app.cell(hide_code=True)
+def _(Curves, overlap_attempt, step):
+    _series, _whose = step.overlap_series(overlap_attempt)
+    after(
+        "l11.ahead",
+        Curves(
+            _series,
+            ("time of a schedule", "ms"),
+            ("time per step", "ms"),
+            "A hundred steps whose execution takes 5 ms",
+            source="computed by overlap: " + _whose,
+            question="Up to where does a longer schedule cost nothing?",
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Break it
+
+    Two defects. Look at the symptom, decide what is wrong, then **repair the function in its cell**.
+
+    ### Exhibit A: texts that get stuck
+
+    This function chooses the graph for the same six requests.
+    <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def smaller_graph(num_tokens, captured):
+    """The largest graph that the tokens fill: it computes no padding."""
+    return max(size for size in captured if size <= num_tokens)
+
+
+@app.cell(hide_code=True)
+def _(exhibits, model):
+    mo.md(exhibits.replay_table(model, piece(lambda: smaller_graph)))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l11.stale",
+        "Some texts repeat one character, others are right. **What is broken?**",
+        (
+            "The K/V of two requests is mixed up",
+            "Some rows read logits that an earlier replay left",
+            "Padding rows take part in attention",
+            "The graph was captured with other weights",
+        ),
+        1,
+        "The graph has fewer rows than the step. The last rows are never computed, and the fixed buffer still "
+        "holds the logits of an earlier step, so these requests sample from old logits. The **padding rows** "
+        "column is negative. In a real engine this raises no error either: the addresses are valid.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after("l11.stale", exhibit("A", "l11.captured_size", lambda: smaller_graph))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### Exhibit B: faster than the roofline
+
+    A benchmark times one decode of the 8B model on a modelled H100. `launch` gives the GPU its work and
+    returns, `synchronize` waits until the GPU has done it.
+    <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def time_step(launch, synchronize, clock_us):
+    """How many microseconds a step takes."""
+    start = clock_us()
+    launch()
+    return clock_us() - start
+
+
+@app.cell(hide_code=True)
+def _(exhibits):
+    benchmark_table, waited = exhibits.benchmark(piece(lambda: time_step))
+    mo.md(benchmark_table)
+    return (waited,)
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l11.too_fast",
+        "The step is 16 times as fast as its memory allows. **What was measured?**",
+        (
+            "The launch, not the step",
+            "A step whose weights were in the cache",
+            "A batch of 16 requests",
+            "A graph that was captured before",
+        ),
+        0,
+        "The launch. A GPU works asynchronously: `launch` returns before the step has been computed. Call "
+        "`synchronize` before you read the clock. Lesson: compute the roofline before you believe a "
+        "measurement. What beats it is a miracle or a mistake.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(waited):
+    after(
+        "l11.too_fast",
+        mo.md(
+            "**Repaired.** The launch and the computing take 5.6 ms together, more than the bound."
+            if waited
+            else "**Still broken.** The clock stops before the GPU has computed the step."
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What do 8-bit weights and K/V change?
+
+    `Int8Executor` stores the layers' weights in 8 bits and rounds the inputs of each product too. For the
+    K/V, the record rounds each head's numbers to 8 bits when they are written and keeps them in float32,
+    so only the texts show the effect. *Same next token*: how often the greedy token is that of float32,
+    after the same text, at 512 positions.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(recorded, step):
+    mo.md(step.eight_bits_table(recorded))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    - **A quarter of the bytes**, and of the memory traffic. On the H100 above, a decode with 8-bit
+      weights takes half the time of one with 16-bit weights.
+    - **On our small model it loses time**, because launches limit the step, and rounding inputs adds
+      launches. It pays where reading or arithmetic is the limit (`docs/benchmarks.md` has a model on
+      which it does).
+    - **The texts change.** A near-tie between two tokens falls the other way, and from there on the texts
+      differ. The K/V of this model bears 8 bits much better than its weights and inputs do.
+    - **8-bit K/V doubles the KV tokens** that fit, compared with 16-bit K/V, and so the batch if memory
+      limits it (`capacity`, exercise 0.4).
+
+    ## What you now know
+
+    - Of a small model's decode, about a tenth is arithmetic. The rest is launches and Python. Fewer
+      bytes or quicker arithmetic do not shrink it.
+    - A step takes at least the larger of two times: the bytes it reads over the bandwidth, and the
+      operations it computes over the peak. What is above that is overhead.
+    - Chunks are compute-bound from a few hundred tokens on. Decodes stay memory-bound, because each
+      request brings K/V of its own.
+    - Compiled code and CUDA graphs remove launches, and so they help small batches most. A graph has fixed
+      shapes, so a batch is padded up to a captured size.
+    - Async scheduling hides the shorter of schedule and execution, at the price of one surplus token per
+      text.
+
+    ## The same in vLLM and SGLang
+
+    | here | vLLM | SGLang |
+    |:--|:--|:--|
+    | the compiled executor | `torch.compile`, on by default: `-O0` to `-O3`, default `-O2` | `--enable-torch-compile`, off by default |
+    | graphs | `cudagraph_mode`, default `FULL_AND_PIECEWISE`: full graphs for steps of decodes, piecewise ones for all others | decode `full`, prefill `breakable`: `--cuda-graph-backend-decode`, `--cuda-graph-backend-prefill` |
+    | eager | `--enforce-eager` | both backends `disabled`; `--disable-cuda-graph` still works and is deprecated |
+    | `captured_size` | `cudagraph_capture_sizes`: 1, 2, 4, then every 8 below 256, then every 16 up to 512 at most; `vllm/v1/cudagraph_dispatcher.py` | `--cuda-graph-bs-decode`: 1, 2, 4, 8, 12, then every 8 up to 256, up to `--cuda-graph-max-bs-decode` |
+    | `overlap` | `--async-scheduling`, the default since 0.14 ([#27614](https://github.com/vllm-project/vllm/pull/27614)); `AsyncScheduler`; off: `--no-async-scheduling` | `event_loop_overlap`, the default; off: `--disable-overlap-schedule` |
+    | 8-bit weights, K/V | `--quantization fp8`, `--kv-cache-dtype fp8` | `--quantization fp8`, `--kv-cache-dtype fp8_e4m3` |
+
+    - **How much the CPU can cost.** vLLM's
+      [#6854](https://github.com/vllm-project/vllm/issues/6854) (2024) measured pauses of 5 to 13 ms
+      between decodes, in which the GPU waited for Python. Async scheduling
+      ([#19970](https://github.com/vllm-project/vllm/pull/19970), after
+      [NanoFlow](https://arxiv.org/abs/2408.12757)) is one of its answers.
+    - A `breakable` graph is cut where something cannot be captured, as piecewise graphs are.
+    - vLLM lowers `cudagraph_mode` by itself if the attention kernel cannot be captured
+      (`AttentionCGSupport`).
+
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
+
+    ## What comes next
+
+    This was the last lesson. `python -m benchmarks.step_time` records all times of this page on your
+    machine, and `nanogpt/executors/kernel.py` is the forward pass as one compiled call.
+
+    [Back to the course's front page](/?file=index.py&view-as=present)
+    """)
+    return
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,1 @@
+"""Lesson 11, where the milliseconds go: a module for each exercise."""
