@@ -672,10 +672,10 @@ def _():
         "Rows of a batch do not mix, so the neighbour's **letters** cannot reach Romeo. Its **length** can: "
         "it decides how much padding is to the left of Romeo's newest letter, and the mask does not hide "
         "that padding. The padding consists of line breaks at position 0. A chunk of n tokens adds n - 1 of "
-        "them, so a chunk of 1 adds none. The K/V computed with them goes into the cache, so every later "
-        "letter reads it too. Measured on 60 decodes beside one chunk: beside a chunk of 1 token no greedy "
-        "token changes, beside a chunk of 2 tokens 38 of 60 change, beside 8 tokens 48, and beside 32 "
-        "tokens 51.",
+        "them, so a chunk of 1 adds none. The newest letter attends to them, and its K/V stays in the cache, "
+        "so every later letter is affected too. Measured on 60 decodes beside one chunk: beside a chunk of "
+        "1 token no greedy token changes, beside a chunk of 2 tokens 38 of 60 change, beside 8 tokens 48, "
+        "and beside 32 tokens 51.",
     )
     return
 
@@ -745,7 +745,7 @@ def _():
         "in the list of active requests, while the rows of the batch are in another order. Each token was "
         "sampled for one request and appended to another, which then continues from it. The published loop "
         "ran the forward on `scheduler.active` and recorded the tokens for `decode_reqs`, an older copy: a "
-        "request promoted in between was computed and lost its token.",
+        "request admitted in between was computed and lost its token.",
     )
     return
 

@@ -131,10 +131,10 @@ def _():
 
     ## The line that evicts
 
-    `execute` runs the model with the window's mask. The marked line then records the step: it
-    commits the new K/V, evicts the entries that no later token sees, and updates the number of KV tokens
-    that each request is charged against the KV budget. You build the mask, the eviction, the charge and the
-    storage.
+    `execute` runs the model with the window's mask. The marked line then records the step: it commits
+    the new K/V, evicts the entries that no later token sees, and updates how many KV tokens of each
+    request the scheduler charges against the KV budget. You build the mask, the eviction, the charge
+    and the storage.
     """)
     return
 
@@ -649,10 +649,11 @@ def _():
     stays within the budget after every step, and the window saves preemptions.
 
     **A padded batch also has less padding.** Lesson 3's padded layout fills every request's K/V up to
-    the longest. Below, a request with a 10-token prompt joins a request that holds 48 entries. Without a
-    window its K/V is padded by 38 entries in every step. With W = 20 the longer request holds 20 entries,
-    and the shorter one reaches 20 after ten steps: the padding starts at 10, is 2 after eight steps and
-    ends at 0. The post estimates 2 or 3. A packed batch has no such padding in either case.
+    the longest. Below, a request with a 10-token prompt joins a request that holds 48 entries. Without
+    a window the shorter K/V is padded by 38 entries in every step. With W = 20 the longer request holds
+    20 entries, and the shorter one reaches 20 after ten steps: the padding starts at 10, is 2 after
+    eight steps and ends at 0. The post estimates 2 or 3. A packed batch has no such padding in either
+    case.
     """)
     return
 

@@ -44,12 +44,12 @@ def _():
     all weights. Up to 150 tokens, the arithmetic (32 µs per token) takes less time than reading the
     weights. On the CPU, more tokens are cheap but not free.
 
-    A prefill computes many tokens in one pass, because it knows them all. A decode does not: its next
-    input is the token that it is about to sample. **Speculative decoding** therefore guesses. A cheap
-    **draft** model proposes the next k tokens, the **draft tokens**. The **target**, the model whose text
-    we want, computes the last token and all k draft tokens in one **verifying pass**. After each of these
-    tokens, its logits show the token that the target would choose next. An accepted draft token needs no
-    pass of its own.
+    A prefill computes many tokens in one pass, because it knows them all. A decode cannot know its next
+    input before it has sampled it. **Speculative decoding** therefore guesses. A cheap **draft** model
+    proposes the next k tokens, the **draft tokens**. The **target**, the model whose text we want,
+    computes the last token and all k draft tokens in one **verifying pass**. The logits at each of
+    these tokens show which token the target would choose next. An accepted draft token needs no pass of
+    its own.
 
     Any cheap model can be the draft. Ours is a table: how often did each character follow each pair of
     characters in the target's training text?
@@ -114,8 +114,8 @@ def _():
     mo.md(r"""
     (␣ is a space, ⏎ a line break.) The target and the draft often prefer the same character. With
     *greedy* decoding (temperature 0) the rule is simple: accept draft tokens as long as each is the
-    target's most likely token. The first one that is not is rejected with all draft tokens after it, and
-    the target's own choice takes its place. If all k are accepted, the last row of logits gives one more
+    target's most likely token. The first draft token that differs is rejected, and so are all after it.
+    The target's own choice takes its place. If all k are accepted, the last row of logits gives one more
     token, the **bonus**. So a verifying pass yields at least one token and at most k + 1.
     """)
     return
@@ -822,8 +822,8 @@ def _(ahead, machine, measured, rejection_sample_attempt, whose):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Speculation turns idle arithmetic into speed. A full batch leaves no arithmetic idle, so the draft
-    that makes one request fast makes a large batch slow.
+    Speculation uses arithmetic units that would be idle while the weights are read. A large batch keeps
+    them busy, so the draft that makes one request fast makes a large batch slow.
 
     **When should the engine stop drafting?** The post switches drafts off in a batch that is 80 % full,
     near a deadline and for urgent requests. It also suggests switching drafts off by a request's own

@@ -38,12 +38,12 @@ def _():
     last token. Whenever a request waits and a worker has room, the fleet's scheduler decides:
     **which request goes next, and to which worker?**
 
-    The fleet is simulated on a virtual clock, so the same seed gives the same run to the microsecond.
-    **All times are modelled** unless the text says otherwise; further down, two real engines are
-    measured. The policies come from the simulator
-    [AdaXL/adaptive-llm-scheduler](https://github.com/AdaXL/adaptive-llm-scheduler), which this lesson
-    calls *the source*. So do the *source costs*, one of two sets of modelled times for prefills and
-    decode steps.
+    The fleet is simulated on a virtual clock, so the same seed gives the same run to the
+    microsecond. **All times are modelled** unless the text says otherwise; further down, two real
+    engines are measured. The policies come from the simulator
+    [AdaXL/adaptive-llm-scheduler](https://github.com/AdaXL/adaptive-llm-scheduler), which this
+    lesson calls *the source*. Its modelled times for prefills and decode steps are the *source
+    costs*, one of two sets in this lesson.
 
     In the picture each lane is a worker. Its prefills are hatched, and the decode steps of its batch
     are blue. The queue is drawn above the lanes. Step from event to event with the arrows, or press
@@ -411,11 +411,11 @@ def _(routing):
     /// details | Preemption across the fleet
 
     When no worker has room, a running request may have to leave. By the source's rule, a waiting
-    request preempts a running one if its priority is at least **three levels** higher. With a smaller
-    gap, requests whose priorities differ by 1 would preempt each other all the time, and every
-    preemption costs a prefill. The victim keeps its generated tokens and waits again. Its K/V is
-    recomputed, or brought back from host memory if it was swapped out. An example: one worker with a
-    batch of one, where a request of priority 1 arrives at 100 ms.
+    request preempts a running one if its priority is at least **three levels** higher. With a gap of
+    1, nearly every waiting request would find a running one to preempt, and every preemption costs a
+    prefill. The victim keeps its generated tokens and waits again. Its K/V is recomputed, or brought
+    back from host memory if it was swapped out. An example: one worker with a batch of one, where a
+    request of priority 1 arrives at 100 ms.
 
     {routing.victim_table()}
 
@@ -476,11 +476,11 @@ def _():
     mo.md(r"""
     ### Two real workers
 
-    So far all times were modelled. These workers are real: two processes, each with an engine and the
-    Shakespeare model, and in front of them a router that calls `route`. A worker keeps its K/V in
-    shared blocks of 16 tokens. After every step it sends the router the hashes of the blocks that it
-    added and evicted (*KV events*). A hit on a worker is the longest run of a prompt's first blocks
-    whose hashes that worker has added and not evicted.
+    So far all times were modelled. These workers are real: two processes, each with an engine and
+    the Shakespeare model, and in front of them a router that calls `route`. A worker keeps its K/V
+    in shared blocks of 16 tokens. After every step it sends the router the hashes of the blocks that
+    it added and evicted (*KV events*). So the router knows which blocks each worker has. A hit is
+    the longest run of a prompt's first blocks that are all among them.
     """)
     return
 
@@ -497,9 +497,9 @@ def _(Figure, decisions, measured, route_attempt):
 @app.cell(hide_code=True)
 def _(measured, real):
     mo.md(rf"""
-    A hit of n tokens saves the computation of exactly n tokens. The TTFT falls with it,
-    down to the fixed cost of a step and of the two pipes between router and worker. Only whole blocks
-    can hit, and the last token of a prompt is always computed, because its logits are needed.
+    A hit of n tokens saves the computation of exactly n tokens. The longer the hit, the shorter the
+    TTFT, down to the fixed cost of a step and of the two pipes between router and worker. Only whole
+    blocks can hit, and the last token of a prompt is always computed, because its logits are needed.
 
     {measured.routes_table(real)}
 

@@ -23,8 +23,8 @@ def _():
     mo.md(r"""
     # 10 · Your engine, served
 
-    *45 minutes. Builds on lessons 1 and 2, and uses the functions that you wrote in all others. You write
-    three functions.*
+    *45 minutes. Builds on lessons 1 and 2, and uses the functions that you wrote in every lesson. You
+    write three functions.*
 
     Afterwards you can
 
@@ -32,7 +32,7 @@ def _():
     - decide which requests a server admits, which text it may send, and what it does when a client
       disconnects,
     - measure goodput and p99 TTFT against the request rate, and find the load that an engine can take,
-    - go from a symptom in production to a metric and to its cause.
+    - go from a symptom in production to the metric that shows it, and from there to the cause.
 
     ## How much load can your engine take?
 
@@ -504,8 +504,9 @@ def _():
     mo.md(r"""
     ### Exhibit B: K/V freed during a step
 
-    Three requests run in one batch. In the middle of a forward pass the client of request 1 disconnects,
-    and the engine at once removes the requests that `free_at_once` removes from `running`.
+    Three requests run in one batch. In the middle of a forward pass the client of request 1 disconnects.
+    Now `free_at_once` is called, and the engine immediately aborts each request that is missing from the
+    `running` that it returns.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -664,8 +665,8 @@ def _(Figure, contest_chart, rounds):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **The report card** has two numbers for each of your policies: how many requests it gains when it
-    replaces the reference's policy in the reference's engine, and how many when it does so in yours.
+    **The report card** has two numbers for each of your policies: how many requests it gains over the
+    reference's policy if all other policies are the reference's, and how many if all others are yours.
     """)
     return
 
@@ -687,9 +688,9 @@ def _():
     python3 learn.py contest --board board.jsonl --name you
     ```
 
-    The bound shows where a better policy may be possible. In *urgent* under seed 0 the bound is all 32
-    requests, and an entry in `docs/contest.md` reaches it: its `plan_step` takes the shortest prompt
-    first, and its `priority_key` is the latest time at which a prompt must begin.
+    The bound shows where a better policy may be possible. In the workload *urgent*, seed 0, the bound
+    is all 32 requests, and an entry in `docs/contest.md` reaches it: its `plan_step` takes the shortest
+    prompt first, and its `priority_key` is the latest time at which a prompt must begin.
 
     ## What HTTP costs
 
@@ -728,7 +729,7 @@ def _():
     token always costs the same, and our steps take only milliseconds. Your functions cost time too. Each
     call gets copies of its arguments, and `stream_delta` is called for every token of every client.
 
-    /// details | A runbook: from a symptom to a metric and to its cause
+    /// details | A runbook: from symptom to metric to cause
 
     This table lists the exhibits of the course as you would meet them in production. The names are vLLM's
     metrics; our server has the same ones at `/metrics`.

@@ -151,8 +151,8 @@ EXERCISE = Exercise(
         signature="kv_usage(num_computed_tokens: int, num_scheduled_tokens: int, window: int | "
         "None, sinks: int) -> tuple[int, int]",
         rules=(
-            "Earlier steps computed the first `num_computed_tokens` tokens of a request. Each of "
-            "these steps evicted as below.",
+            "Earlier steps computed the first `num_computed_tokens` tokens of a request, and each "
+            "of these steps evicted at its end, as this step does.",
             "This step computes the next `num_scheduled_tokens` (at least 1). It adds the K/V of "
             "all of them before it evicts any.",
             "At the end of a step, at most the first `sinks` positions (0 or more) and the last "

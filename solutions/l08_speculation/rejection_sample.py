@@ -49,8 +49,8 @@ def by_bisection(
 BELOW_1 = math.nextafter(1, 0)
 NEARLY_1 = 0.999999
 NOT_REACHED = (
-    "This `v` is just below 1, and your running sum, rounded at every step, never exceeds it (in "
-    "float32 this is far more frequent): in that case take the last token with a weight above 0."
+    "Your running sum is rounded at every step, and here it never exceeds `v`, which is just below "
+    "1. In float32 this is far more frequent. Take the last token with a weight above 0 then."
 )
 
 

@@ -194,7 +194,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Start with any legal decision: the oldest request for which a worker has room. Then look "
-        "at the table. How many of the missed deadlines would be met in another order?",
+        "at the check's table of loads. How many of the missed deadlines would be met in another "
+        "order?",
         "Sort the waiting requests by their deadlines, and put requests that can no longer meet "
         "their deadlines behind the others. Send the first one for which a worker has room, and "
         "choose the worker as in `route`.",

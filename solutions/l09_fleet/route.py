@@ -103,7 +103,7 @@ EXERCISE = Exercise(
         rules=(
             "Return the `id` of the worker that finishes the prefill of this request first.",
             "`workers` are the workers with room for the request, at least one, in any order. "
-            "`backlog_tokens` are the prompt tokens that a worker computes before this request's, "
+            "`backlog_tokens` are the prompt tokens that a worker computes before this prompt, "
             "and `num_running` is the number of its running requests.",
             "`hits[id]` is the number of this prompt's tokens that worker `id` has in its cache "
             "and need not compute. A worker without a hit is left out. `hits` may also name a "

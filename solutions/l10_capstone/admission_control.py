@@ -153,15 +153,15 @@ EXERCISE = Exercise(
             'Returns `"accept"`, or a pair: the HTTP status of the refusal, and after how many '
             "whole seconds to retry (`None` if retrying is useless).",
             "400, `None`: the request can never fit. Its `num_prompt_tokens` may be at most "
-            "`limits.max_prompt_tokens`. It may hold the K/V of at most `limits.max_kv_tokens` "
-            "tokens, its prompt and `max_new_tokens`; the last generated token needs no K/V. Check "
+            "`limits.max_prompt_tokens`. Its prompt and `max_new_tokens` together may need K/V for "
+            "at most `limits.max_kv_tokens` tokens; the last generated token needs none. Check "
             "this first, even if the server is shutting down or full.",
             "503, `None`: the server is shutting down (`queue.is_closing`).",
             "429, seconds: `limits.max_requests` requests are unfinished, that is, running or "
             "waiting. `queue.running` has the number of tokens that each running request has still "
             "to generate, and `queue.num_waiting` more requests are waiting.",
-            "The seconds are the time until a running request finishes, the earliest of them. The "
-            "running requests share `queue.tokens_per_s` evenly. Round up, and return at most "
+            "The seconds are the time to the earliest finish of a running request. The running "
+            "requests share `queue.tokens_per_s` evenly. Round up, and return at most "
             "`limits.max_retry_s`. If no request runs, or `tokens_per_s` is still 0, return 1 s.",
         ),
         args=BUSY,
