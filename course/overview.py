@@ -72,14 +72,13 @@ class Overview:
         here = next_standing(self.standings)
         cards = "".join(_card(standing, standing is here) for standing in self.standings)
         notes = "".join(f'<p class="sng-aside">{escape(note)}</p>' for note in self.notes)
-        core = f'<p class="sng-aside">{core_path()}</p>'
         return (
             f'<style>{_CSS}</style><div class="sng-map">{_next(here, self.standings)}'
-            f"{core}<ul>{cards}</ul>{notes}</div>"
+            f'<p class="sng-aside">{_core_path()}</p><ul>{cards}</ul>{notes}</div>'
         )
 
 
-def core_path() -> str:
+def _core_path() -> str:
     """The sentence about the core path, with its hours."""
     *first, last = CORE_PATH
     minutes = sum(lesson.minutes for lesson in LESSONS if lesson.number in CORE_PATH)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from course.attempt import Attempt
 from course.lesson_map import LESSONS, entries
 from course.registry import exercise
 from course.report import Report
@@ -43,6 +44,12 @@ def wrong(exercise_id: str) -> list[Wrong]:
 def written(exercise_id: str, name: str) -> Callable[..., Any]:
     """The wrong answer of this name: a misconception's key, "KEY 2" for another way to write it."""
     return next(each.function for each in wrong(exercise_id) if each.name == name)
+
+
+def attempted(exercise_id: str, function: Callable[..., Any] | None = None) -> Attempt:
+    """An attempt that has failed, whatever the function; not started without one."""
+    status = "not_started" if function is None else "failed"
+    return Attempt(Report(exercise_id, status, (), 0, ""), function)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import torch
 
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
+from course.lesson_data.texts import table
 from course.registry import exercise
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, generate
 from nanogpt.checkpoints.weights import load_model
@@ -46,18 +47,8 @@ class Cache:
         return out
 
 
-@torch.inference_mode()
-def uncached_logits(model: GPT, prompt: Sequence[int], new_tokens: Sequence[int]) -> torch.Tensor:
-    """The logits (N, V) that each new token is predicted from when everything is fed every time."""
-    texts = [[*prompt, *new_tokens[:i]] for i in range(len(new_tokens))]
-    return torch.stack([model(torch.tensor([text]))[0][0, -1] for text in texts])
-
-
 def your_text(
-    write: Writer,
-    prompt: Sequence[int],
-    next_inputs: NextInputs,
-    cached_attention: Attention,
+    write: Writer, prompt: Sequence[int], next_inputs: NextInputs, cached_attention: Attention
 ) -> str:
     """40 characters written by `write` with two passed answers, beside the oracle's; Markdown."""
     mine = Policy(next_inputs), Policy(cached_attention)
@@ -79,22 +70,19 @@ def your_text(
 
 
 @functools.cache
+@torch.inference_mode()
 def _oracle(prompt: tuple[int, ...]) -> tuple[list[int], torch.Tensor]:
     """The oracle's 40 characters and their logits (40, V), worked out once."""
     model = load_model(dtype=torch.float64)
     new = generate(model, list(prompt), 40)
-    return new, uncached_logits(model, prompt, new)
-
-
-@functools.cache
-def _by_the_engine(prompt: tuple[int, ...]) -> tuple[int, ...]:
-    engine = Engine(load_model(dtype=torch.float64), EngineConfig(token_budget=512))
-    return engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0)
+    texts = [[*prompt, *new[:i]] for i in range(len(new))]
+    return new, torch.stack([model(torch.tensor([text]))[0][0, -1] for text in texts])
 
 
 def reference_text(prompt: Sequence[int]) -> str:
     """The same 40 characters by the engine's own cache, while the two answers are not there."""
-    new = _by_the_engine(tuple(prompt))
+    engine = Engine(load_model(dtype=torch.float64), EngineConfig(token_budget=512))
+    new = engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0)
     said = (
         "**The engine's own cache wrote this text.** It is the reference until both of your "
         "functions pass. Then your functions write the text, and your logits are compared with "
@@ -158,16 +146,17 @@ def timed_both_ways(model: GPT, prompt: Sequence[int], count: int) -> tuple[list
 
 def time_table(num_prompt: int, uncached_us: Sequence[int], cached_us: Sequence[int]) -> str:
     """Tokens and times with and without a cache after some numbers of characters, as Markdown."""
-    lines = [
+    head = (
         "| new characters | tokens computed, no cache | with cache | time, no cache "
-        "| with cache | saved |",
-        "|---:|---:|---:|---:|---:|---:|",
-    ]
+        "| with cache | saved |"
+    )
+    rows: list[str] = []
     for n in (1, 20, 50, 100, 200):
         plain, kept = sum(range(num_prompt, num_prompt + n)), num_prompt + n - 1
         plain_ms, kept_ms = uncached_us[n - 1] / 1000, cached_us[n - 1] / 1000
-        lines.append(
+        rows.append(
             f"| {n} | {plain:,} | {kept:,} | {plain_ms:,.0f} ms | {kept_ms:,.0f} ms "
             f"| {plain_ms / kept_ms:.1f} × |"
         )
-    return "\n".join([*lines, "", "*Times: measured on this machine just now. Tokens: counted.*"])
+    source = "*Times: measured on this machine just now. Tokens: counted.*"
+    return f"{table(head, 'rrrrrr', rows)}\n\n{source}"

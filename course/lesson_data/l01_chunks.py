@@ -9,11 +9,10 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, call, run
 from course.calling.plain_values import as_whole
 from course.calling.policies import Policy
+from course.lesson_data.texts import Arrivals, table
 from nanogpt import GPT, ModelConfig, Request, encode
 from nanogpt.experiments.trace_metrics import Summary
 from nanogpt.policies import masks
-
-Arrivals = list[tuple[int, Request]]
 
 SOLILOQUY = (
     "To be, or not to be: that is the question:\n"
@@ -70,10 +69,8 @@ def one_tiny_layer() -> GPT:
 def budget_table(title: str, runs: Mapping[str, Summary]) -> str:
     """Throughput, mean TTFT, largest ITL and forwards of each run, as a Markdown table."""
     base = next(iter(runs.values()))
-    rows = [
-        f"| {title} | tokens/s | | mean TTFT | | largest ITL | | forwards |",
-        "|:--|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+    head = f"| {title} | tokens/s | | mean TTFT | | largest ITL | | forwards |"
+    rows: list[str] = []
     for name, each in runs.items():
         pairs = [
             (each.tokens_per_s, base.tokens_per_s, "{:,.0f}"),
@@ -82,7 +79,7 @@ def budget_table(title: str, runs: Mapping[str, Summary]) -> str:
         ]
         cells = [f"{form.format(value)} | ×{value / first:.2f}" for value, first, form in pairs]
         rows.append(f"| {name} | {' | '.join(cells)} | {each.num_forwards} |")
-    return "\n".join(rows)
+    return table(head, "lrrrrrrr", rows)
 
 
 def _ms(us: float | None) -> float:
@@ -153,8 +150,5 @@ def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
 
 def unmasked_later(context_len: int, num_scheduled_tokens: int) -> torch.Tensor:
     """Exhibit A, bool (T, S): causal in the first chunk, no mask in later ones."""
-    if context_len > 0:
-        return torch.ones(
-            num_scheduled_tokens, context_len + num_scheduled_tokens, dtype=torch.bool
-        )
-    return masks.chunk_mask(context_len, num_scheduled_tokens)
+    mask = masks.chunk_mask(context_len, num_scheduled_tokens)
+    return torch.ones_like(mask) if context_len > 0 else mask

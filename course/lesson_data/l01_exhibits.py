@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from course.lesson_data.l01_chunks import SOLILOQUY, unmasked_later
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from nanogpt import (
     GPT,
     Engine,
@@ -34,14 +34,9 @@ def text_by_chunk_size(model: GPT) -> str:
         engine = Engine(model, EngineConfig(token_budget=size), Policies(chunk_mask=unmasked_later))
         trace = engine.run([(0, Request(0, list(prompt), 32))])
         rows.append(f"| {size} | {shown(decode(list(trace.generated_tokens(0))))} |")
-    return "\n".join(
-        [
-            "| chunk size | the text after the first 40 characters of the soliloquy |",
-            "|--:|:--|",
-            *rows,
-            f"| the oracle | {shown(decode(generate(model, prompt, 32)))} |",
-        ]
-    )
+    rows.append(f"| the oracle | {shown(decode(generate(model, prompt, 32)))} |")
+    head = "| chunk size | the text after the first 40 characters of the soliloquy |"
+    return table(head, "rl", rows)
 
 
 def flips_table(model: GPT) -> str:
@@ -52,11 +47,11 @@ def flips_table(model: GPT) -> str:
         "2 layers, random weights": GPT(ModelConfig(num_layers=2)),
         "the trained model, 4 layers": model,
     }
-    rows = ["| model | greedy tokens flipped, of 60 | largest logit difference |", "|:--|--:|--:|"]
+    rows: list[str] = []
     for name, each in models.items():
         flipped, largest = _flips(each)
         rows.append(f"| {name} | {flipped} | {largest:.3g} |")
-    return "\n".join(rows)
+    return table("| model | greedy tokens flipped, of 60 | largest logit difference |", "lrr", rows)
 
 
 @torch.inference_mode()
@@ -81,11 +76,7 @@ def _logits_after(model: GPT, tokens: Sequence[int], size: int, mask_of: Mask) -
         mask = mask_of(start, len(chunk))  # (T, S)
 
         def attend(
-            layer: int,
-            q: torch.Tensor,
-            k: torch.Tensor,
-            v: torch.Tensor,
-            mask: torch.Tensor = mask,
+            layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor = mask
         ) -> torch.Tensor:
             if layer in held:
                 k, v = torch.cat([held[layer][0], k]), torch.cat([held[layer][1], v])

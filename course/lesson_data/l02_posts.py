@@ -9,16 +9,7 @@ from course.calling.jobs import RunError
 from course.calling.policies import Policy
 from course.lesson_data.texts import oracle
 from course.replay import Rerun
-from nanogpt import (
-    GPT,
-    EngineConfig,
-    Policies,
-    Request,
-    Trace,
-    decode,
-    encode,
-    scheduled_generate,
-)
+from nanogpt import GPT, EngineConfig, Policies, Request, Trace, decode, encode, scheduled_generate
 from nanogpt.posts.post_engine import PostScheduler
 
 

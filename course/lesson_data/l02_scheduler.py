@@ -8,12 +8,12 @@ from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
 from course.lesson_data.l02_heap import record_heap
 from course.lesson_data.plan_only import plan_engine
+from course.lesson_data.texts import Arrivals
 from course.replay import replay
 from nanogpt import EngineConfig, Policies, Request, Trace, encode
 from nanogpt.policies import queueing
 from nanogpt.policy_views import RequestView
 
-Arrivals = list[tuple[int, Request]]
 Rank = Callable[[str, RequestView], tuple[float, ...]]
 
 POST = EngineConfig(policy="priority", token_budget=16, max_kv_tokens=22, max_prefilling=1)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from course.calling.jobs import RunError
 from course.calling.policies import Policy
 from course.lesson_data.l02_scheduler import Arrivals, latencies, recomputed
 from course.lesson_data.plan_only import plan_engine
+from course.lesson_data.texts import table
 from course.registry import exercise
 from course.replay import Rerun, replay
 from nanogpt import EngineConfig, Request
@@ -19,6 +20,7 @@ from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.policy_views import RequestView
 
 Rule = str | Callable[[RequestView], tuple[float, ...]]
+_AgedKey = Callable[[RequestView, float], tuple[float, ...]]
 _Runs = dict[str, dict[int, dict[int, int]]]
 """By rule and length of the stream, latencies in steps by request."""
 
@@ -67,13 +69,13 @@ def ties_table() -> str:
         ),
     }
     lengths = (6, 12, 24)
-    rows = ["| mean, long request | " + " | ".join(f"{n} short requests" for n in lengths) + " |"]
-    rows.append("|:--|" + "--:|" * len(lengths))
+    head = "| mean, long request | " + " | ".join(f"{n} short requests" for n in lengths) + " |"
+    rows: list[str] = []
     for name, rule in rules.items():
         runs = [_serve(rule, _short_ones(number)) for number in lengths]
         cells = " | ".join(f"{fmean(steps.values()):.1f}, {steps[1]}" for steps in runs)
         rows.append(f"| {name} | {cells} |")
-    return "\n".join(rows)
+    return table(head, "lrrr", rows)
 
 
 def _short_ones(number: int) -> Arrivals:
@@ -134,11 +136,11 @@ def times(found: dict[tuple[str, str], Measured], workload: str, mode: str) -> s
 
 def priority_table(found: dict[tuple[str, str], Measured]) -> str:
     """Each workload under priority, as multiples of FCFS, and the published multiples."""
-    rows = [
+    head = (
         "| workload | important, priority | important, preempt to admit | others | throughput "
-        "| recomputed tokens (FCFS) | published: important, throughput |",
-        "|:--|--:|--:|--:|--:|--:|--:|",
-    ]
+        "| recomputed tokens (FCFS) | published: important, throughput |"
+    )
+    rows: list[str] = []
     mode = "priority, preempt to admit"
     for workload, published in _PUBLISHED.items():
         base, run = found[workload, "FCFS"], found[workload, mode]
@@ -148,7 +150,7 @@ def priority_table(found: dict[tuple[str, str], Measured]) -> str:
             f"| {others} | ×{run.tokens_per_s / base.tokens_per_s:.2f} "
             f"| {run.recomputed} ({base.recomputed}) | {published} |"
         )
-    return "\n".join(rows)
+    return table(head, "lrrrrrr", rows)
 
 
 # --- starvation and ageing ----------------------------------------------------------------------
@@ -177,43 +179,31 @@ def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
 
     Ageing ranks by the learner's `aged_key`, or by the reference's until it is written and works.
     """
+    said = "Ageing ranks by the reference's `aged_key`: yours is not written yet."
     if attempt.started and attempt.function is not None:
         try:
-            aged = _aged()(_Ageing(Policy(attempt.function)))
+            aged = _aged()(Policy(attempt.function))
             return _curves(aged, "Ageing ranks by your `aged_key`.")
         except RunError:
             said = "A run with your `aged_key` failed, so ageing ranks by the reference's."
-            return _curves(_aged().reference, said)
-    return _curves(
-        _aged().reference, "Ageing ranks by the reference's `aged_key`: yours is not written yet."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ageing:
-    aged_key: Callable[[RequestView, float], tuple[float, ...]]
+    return _curves(_aged().reference, said)
 
 
 @functools.cache
-def _aged() -> Rerun[_Ageing, _Runs]:
+def _aged() -> Rerun[_AgedKey, _Runs]:
     """Runs in which 20 steps of waiting, or 5, are worth one level of priority."""
 
-    def run(rule: _Ageing) -> _Runs:
-        rank = rule.aged_key
+    def run(rank: _AgedKey) -> _Runs:
         return {
             "ageing, 20 steps a level": _by_length(lambda request: rank(request, 20)),
             "ageing, 5 steps a level": _by_length(lambda request: rank(request, 5)),
         }
 
-    return Rerun(run, _Ageing(exercise("l02.aged_key").right[0]))
+    return Rerun(run, exercise("l02.aged_key").right[0])
 
 
 def _curves(aged: _Runs, said: str) -> tuple[list[dict[str, Any]], str]:
-    runs = {
-        "strict priority": _by_policy("priority"),
-        **aged,
-        "FCFS": _by_policy("fcfs"),
-    }
+    runs = {"strict priority": _by_length("priority"), **aged, "FCFS": _by_length("fcfs")}
     curves = [
         {"name": name, "points": [[n, steps[1]] for n, steps in lengths.items()]}
         for name, lengths in runs.items()
@@ -222,23 +212,15 @@ def _curves(aged: _Runs, said: str) -> tuple[list[dict[str, Any]], str]:
         name: fmean(steps for i, steps in lengths[LENGTHS[-1]].items() if i != 1)
         for name, lengths in runs.items()
     }
-    table = [
-        f"| rule | mean latency of the others, {LENGTHS[-1]} in the stream |",
-        "|:--|--:|",
-        *(f"| {name} | {mean:.1f} steps |" for name, mean in means.items()),
-    ]
-    return curves, "\n".join([said, "", *table])
-
-
-def _by_length(rule: Rule) -> dict[int, dict[int, int]]:
-    """Latencies in steps by request, for streams of several lengths."""
-    return {length: _serve(rule, _stream(length)) for length in LENGTHS}
+    head = f"| rule | mean latency of the others, {LENGTHS[-1]} in the stream |"
+    rows = (f"| {name} | {mean:.1f} steps |" for name, mean in means.items())
+    return curves, f"{said}\n\n{table(head, 'lr', rows)}"
 
 
 @functools.cache
-def _by_policy(name: str) -> dict[int, dict[int, int]]:
-    """The same for a built-in policy, computed once."""
-    return _by_length(name)
+def _by_length(rule: Rule) -> dict[int, dict[int, int]]:
+    """Latencies in steps by request, for streams of several lengths."""
+    return {length: _serve(rule, _stream(length)) for length in LENGTHS}
 
 
 def _stream(number: int) -> Arrivals:

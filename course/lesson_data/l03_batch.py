@@ -10,6 +10,7 @@ from torch import Tensor
 from course.attempt import Attempt
 from course.calling.jobs import call
 from course.lesson_data.l01_chunks import SOLILOQUY
+from course.lesson_data.texts import Arrivals, table
 from nanogpt import Request, decode, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
 from nanogpt.policies import fusing
@@ -92,7 +93,6 @@ def posts_example() -> list[dict[str, Any]]:
     causal[:, 4:] = triangle
     padded = causal.expand(2, -1, -1).clone()
     padded[0, :, :2] = False  # A holds 2 tokens of 4
-    lens = [{"context_len": past, "num_scheduled_tokens": 3} for past in (2, 4)]
     return [
         {
             "name": "1. all visible",
@@ -123,15 +123,15 @@ def posts_example() -> list[dict[str, Any]]:
             "words": "A has 2 tokens in the cache, so its first two past columns are padding.",
             "context_columns": 4,
             "masks": [
-                _one(f"row {name}", mask) | length
-                for name, mask, length in zip("AB", padded, lens, strict=True)
+                _one(f"row {name}", mask, context_len=past, num_scheduled_tokens=3)
+                for name, mask, past in zip("AB", padded, (2, 4), strict=True)
             ],
         },
     ]
 
 
-def _one(label: str, mask: Tensor) -> dict[str, Any]:
-    return {"label": label, "mask": mask.tolist()}
+def _one(label: str, mask: Tensor, **lengths: int) -> dict[str, Any]:
+    return {"label": label, "mask": mask.tolist(), **lengths}
 
 
 def full_mask_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
@@ -162,9 +162,10 @@ def compared_masks(
             if context_columns == 0 or mine[i, query].any():
                 right[i, query] = mine[i, query]
     masks = [
-        _one(f"row {name}", mine[i])
-        | {"context_len": context_lens[i], "num_scheduled_tokens": num_scheduled_tokens[i]}
-        for i, name in enumerate(names)
+        _one(f"row {name}", mask, context_len=past, num_scheduled_tokens=new)
+        for name, mask, past, new in zip(
+            names, mine, context_lens, num_scheduled_tokens, strict=True
+        )
     ]
     words = "One matrix per row of the batch, past keys before new keys."
     step = {"name": "The mask", "words": words, "context_columns": context_columns, "masks": masks}
@@ -178,9 +179,8 @@ def cut_letters(attempt: Attempt) -> str:
     mine: Any = None
     if attempt.started and attempt.function is not None:
         mine = call(attempt.function, (k, [4, 3, 0], [1, 1, 3])).value
-    lines = ["| in the tensor (past, new) | what `split_kv` cut out |", "|:--|:--|"]
-    lines += [f"| `{row[:4]}` `{row[4:]}` | {_cut(mine, i)} |" for i, row in enumerate(rows)]
-    return "\n".join(lines)
+    lines = (f"| `{row[:4]}` `{row[4:]}` | {_cut(mine, i)} |" for i, row in enumerate(rows))
+    return table("| in the tensor (past, new) | what `split_kv` cut out |", "ll", lines)
 
 
 def _cut(mine: Any, row: int) -> str:
@@ -190,6 +190,6 @@ def _cut(mine: Any, row: int) -> str:
         return "not written yet" if mine is None else "nothing that can be read"
 
 
-def six_requests() -> list[tuple[int, Request]]:
+def six_requests() -> Arrivals:
     """Fresh requests of the same six prompts: the engine writes into the ones it is given."""
     return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course.lesson_data.l01_chunks import SOLILOQUY
 from course.lesson_data.l03_batch import compared_masks
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from course.replay import replay
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, decode, encode, generate
 from nanogpt.policies import fusing
@@ -38,8 +38,8 @@ def neighbour_table(model: GPT) -> str:
         trace = replay(Engine(model, limits, Policies(full_mask=padding_in_sight)), arrivals)
         return shown(decode(list(trace.generated_tokens(0))))
 
-    rows = [f"| {n or 'no other prompt'} | {said(n)} |" for n in (0, 1, 2, 4, 8, 16, 32)]
-    return "| length of the other prompt | Romeo's text |\n|--:|:--|\n" + "\n".join(rows)
+    rows = (f"| {n or 'no other prompt'} | {said(n)} |" for n in (0, 1, 2, 4, 8, 16, 32))
+    return table("| length of the other prompt | Romeo's text |", "rl", rows)
 
 
 def padding_in_sight_steps() -> Any:
@@ -75,7 +75,7 @@ def crossed_table(model: GPT) -> str:
         drawn = " | ".join(shown(decode(list(text))) for text in texts)
         rows.append(f"| {request.id} | {request.priority} | {drawn} |")
     head = "| request | priority | under FCFS | under priority | the oracle |"
-    return "\n".join([head, "|--:|--:|:--|:--|:--|", *rows])
+    return table(head, "rrlll", rows)
 
 
 def _trio() -> list[tuple[int, Request]]:

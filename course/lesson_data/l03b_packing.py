@@ -22,7 +22,7 @@ from course.lesson_data.l03_batch import (
     cost_ms,
     six_requests,
 )
-from course.lesson_data.texts import wrong_texts
+from course.lesson_data.texts import table, wrong_texts
 from course.replay import replays
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, decode
 from nanogpt.clock import SERVER_CPU, Clock, CostClock, WallClock
@@ -94,7 +94,7 @@ def forms_table(model: GPT, policies: Policies) -> str:
             f"| {f'**stopped:** {trace.error}' if trace.error else texts} |"
         )
     head = "| forwards per step | executor | calls | useful tokens | computed tokens | texts |"
-    return "\n".join([head, "|:--|:--|--:|--:|--:|:--|", *rows])
+    return table(head, "llrrrl", rows)
 
 
 @functools.lru_cache(maxsize=8)
@@ -160,7 +160,7 @@ def crowd_table(runs: Runs) -> str:
         "| budget | forwards per step | model calls | computed (useful) | GPU: ITL p99 | tokens/s "
         "| CPU: ITL p99 | tokens/s |"
     )
-    return "\n".join([head, "|--:|:--|--:|--:|--:|--:|--:|--:|", *rows])
+    return table(head, "rlrrrrrr", rows)
 
 
 def step_curves() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -195,13 +195,8 @@ def live_table(model: GPT) -> str:
         {form: crowded(model, name, 64, WallClock()) for form, name in FORMS.items()}
         for _ in range(3)
     ]
-    return "\n".join(
-        [
-            "| **this machine**, just now | tokens/s | | ITL p99 |",
-            "|:--|--:|--:|--:|",
-            *(_live_row(form, rounds) for form in FORMS),
-        ]
-    )
+    rows = (_live_row(form, rounds) for form in FORMS)
+    return table("| **this machine**, just now | tokens/s | | ITL p99 |", "lrrr", rows)
 
 
 def _live_row(form: str, rounds: Sequence[Mapping[str, Trace]]) -> str:

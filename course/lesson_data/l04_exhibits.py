@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from course.lesson_data.l01_chunks import one_tiny_layer
-from course.lesson_data.l04_window import Arrivals
+from course.lesson_data.texts import Arrivals, table
 from course.replay import replays
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
 
@@ -87,17 +87,14 @@ _BENCHMARKS: Mapping[str, tuple[tuple[tuple[int, int, int], ...], dict[str, int]
 
 def benchmarks_table() -> str:
     """The post's benchmarks of memory in our engine, each without and with its window."""
-    rows = [
-        "| benchmark | run | largest request | all together | preemptions |",
-        "|:--|:--|--:|--:|--:|",
-    ]
+    rows: list[str] = []
     for name, (spec, limits, window, published) in _BENCHMARKS.items():
         full, less = (_measured(spec, limits, each) for each in (None, window))
         cells = " | ".join(f"{a} → {b}" for a, b in zip(full, less, strict=True))
-        budget = limits["max_kv_tokens"]
-        rows.append(f"| {name}: W = {window}, KV budget {budget} | the post's | {published} |")
-        rows.append(f"| {name}: W = {window}, KV budget {budget} | ours | {cells} |")
-    return "\n".join(rows)
+        title = f"{name}: W = {window}, KV budget {limits['max_kv_tokens']}"
+        rows += [f"| {title} | the post's | {published} |", f"| {title} | ours | {cells} |"]
+    head = "| benchmark | run | largest request | all together | preemptions |"
+    return table(head, "llrrr", rows)
 
 
 def _measured(

@@ -8,21 +8,15 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.plain_values import as_whole
-from course.lesson_data.texts import oracle
+from course.lesson_data.texts import Arrivals, oracle, table
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.policies import sliding_window
 from widgets import whose
 
-Arrivals = list[tuple[int, Request]]
-
 _THREE = ((0, "MERCUTIO"), (0, "ROMEO:"), (5, "BENVOLIO"))
 _FIVE = (  # arrival step, prompt, new tokens
-    (
-        0,
-        "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ",
-        24,
-    ),
+    (0, "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ", 24),
     (0, "ROMEO:\nBut, soft! what light", 20),
     (2, "PORTIA:\nThe quality of mercy is not strain'd,\n", 24),
     (6, "JULIET:\nO Romeo, Romeo! ", 16),
@@ -105,9 +99,7 @@ def storage_story() -> list[dict[str, Any]]:
 
 
 def _moment(
-    words: str,
-    buffers: Mapping[str, torch.Tensor],
-    tensors: Mapping[str, torch.Tensor],
+    words: str, buffers: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]
 ) -> dict[str, Any]:
     storages = {name: each.untyped_storage() for name, each in buffers.items()}
     places = {each.data_ptr(): index for index, each in enumerate(storages.values())}
@@ -173,17 +165,17 @@ def five_requests() -> Arrivals:
 def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
     """For each run: whether its texts are the oracle's, its most KV tokens, and its counts."""
     wanted = {r.id: oracle(model, settings, r) for _, r in five_requests()}
-    rows = [
+    head = (
         "| run | texts, compared with the oracle's | largest request | highest peak of all "
-        "| KV tokens charged, compared with held ones | bytes alive, compared with held ones |",
-        "|:--|:--|--:|--:|:--|:--|",
-    ]
+        "| KV tokens charged, compared with held ones | bytes alive, compared with held ones |"
+    )
+    rows: list[str] = []
     for name, trace in runs.items():
         wrong = [i for i in wanted if list(trace.generated_tokens(i)) != wanted[i]]
         texts = f"request {', '.join(map(str, wrong))} **differs**" if wrong else "all equal"
         said = f" ({trace.error})" if trace.error else ""
         rows.append(f"| {name}{said} | {texts} | {_counts(model, trace)} |")
-    return "\n".join(rows)
+    return table(head, "llrrll", rows)
 
 
 def _counts(model: GPT, trace: Trace) -> str:

@@ -6,6 +6,7 @@ import torch
 
 from course.lesson_data import data_path
 from course.lesson_data.l04b_readings import loss_of, passages, read
+from course.lesson_data.texts import table
 from nanogpt import GPT, load_model
 
 # (kept, total, now) -> which kept entries go, bool (H, T); `total` is the weight each has got.
@@ -58,11 +59,11 @@ def added_with_sinks_in_layer_0(model: GPT) -> float:
 
 def layers_table(model: GPT) -> str:
     """Layer 0 with the full context, the other three with a window: added loss, and K/V held."""
-    rows = ["| layers 1 to 3 | added loss | K/V held, of 256 tokens |", "|:--|--:|--:|"]
+    rows: list[str] = []
     for window in (16, 32, 64):
         added = _added(model, [None, window, window, window])
         rows.append(f"| W = {window} | {added:+.2f} | {(256 + 3 * window) / (4 * 256):.0%} |")
-    return "\n".join(rows)
+    return table("| layers 1 to 3 | added loss | K/V held, of 256 tokens |", "lrr", rows)
 
 
 def _added(model: GPT, windows: Sequence[int | None], sinks: int | Sequence[int] = 0) -> float:
@@ -96,7 +97,7 @@ def small(name: str) -> GPT:
 def twins_table() -> str:
     """Models trained with and without a window, each served with and without one."""
     texts, nexts = passages()
-    rows = ["| trained | served with the full context | served with W = 16 |", "|:--|--:|--:|"]
+    rows: list[str] = []
     for name, file in (("with the full context", "small_full"), ("with W = 16", "small_window_16")):
         model = small(file)
         cells = [
@@ -104,7 +105,7 @@ def twins_table() -> str:
             for window in (None, 16)
         ]
         rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+    return table("| trained | served with the full context | served with W = 16 |", "lrr", rows)
 
 
 # --- cleverer than the last W -------------------------------------------------------------------
@@ -166,8 +167,8 @@ def keeping_table(model: GPT) -> str:
         "the last 16 and the 16 heaviest": _lightest(16),
         "the last 24 and the 8 heaviest": _lightest(24),
     }
-    rows = ["| 32 entries per head | added loss |", "|:--|--:|"]
+    rows: list[str] = []
     for name, choose in rules.items():
         added = loss_of(read_keeping(model, texts[0], choose), nexts[0]) - full
         rows.append(f"| {name} | {added:+.2f} |")
-    return "\n".join(rows)
+    return table("| 32 entries per head | added loss |", "lr", rows)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
 from nanogpt.policies import sliding_window
@@ -199,11 +199,11 @@ def recall(model: GPT, window: Window, sinks: int = 0) -> float:
 
 def metric_lab(models: dict[str, GPT], window: int = 16) -> str:
     """One window by four metrics, model by model."""
-    rows = [
+    head = (
         "| model | sampled: best prompt | mean of 8 | worst | greedy, mean of 8 "
-        "| teacher-forced agreement | added loss | needle, without → with |",
-        "|:--|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+        "| teacher-forced agreement | added loss | needle, without → with |"
+    )
+    rows: list[str] = []
     texts, nexts = passages()
     short = [text[:128] for text in texts]  # as far as the small model's positions go
     for name, model in models.items():
@@ -218,16 +218,16 @@ def metric_lab(models: dict[str, GPT], window: int = 16) -> str:
             f"| {sum(best) / 8:.0%} | {agree:.0%} | {added:+.3f} "
             f"| {recall(model, None):.0%} → {recall(model, window):.0%} |"
         )
-    return "\n".join(rows)
+    return table(head, "lrrrrrrr", rows)
 
 
 def plays_table(model: GPT) -> str:
     """Needle, line lengths, speakers and repetition with the full context and under a window."""
-    rows = [
+    head = (
         "| window | needle | characters per line | new speakers | repeated, sampled "
-        "| repeated, greedy | how it reads |",
-        "|:--|--:|--:|--:|--:|--:|:--|",
-    ]
+        "| repeated, greedy | how it reads |"
+    )
+    rows: list[str] = []
     for name, window, sinks in (("none", None, 0), ("W = 16", 16, 0), ("W = 16, 4 sinks", 16, 4)):
         written, greedy = (_plays(model, window, sinks, each) for each in (0.8, 0.0))
         lines = [line for text in written for line in text.split("\n") if line]
@@ -237,7 +237,7 @@ def plays_table(model: GPT) -> str:
             f"| {sum(map(len, lines)) / len(lines):.0f} | {speakers} "
             f"| {_repeated(written):.0%} | {_repeated(greedy):.0%} | {shown(written[0][:60])} |"
         )
-    return "\n".join(rows)
+    return table(head, "lrrrrrl", rows)
 
 
 def _plays(model: GPT, window: Window, sinks: int, temperature: float) -> list[str]:

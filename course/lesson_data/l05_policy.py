@@ -10,6 +10,7 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.plain_values import as_number
 from course.lesson_data import recorded
+from course.lesson_data.texts import table
 from nanogpt.figures.curves import step_cost
 from nanogpt.slo import policy, predictor
 from nanogpt.slo.load import Arrival, PrefillCost
@@ -79,7 +80,7 @@ def passes(run: Run | str, most: int = 8) -> str:
     if isinstance(run, str):
         return run
     layers = run.cost.num_layers
-    lines = ["| ms | requests in the pass | layers computed |", "|--:|:--|:--|"]
+    lines: list[str] = []
     for each in run.passes[:most]:
         before, after = each.layers
         end = "" if each.ending == "finished" else f", **{each.ending}**"
@@ -89,17 +90,19 @@ def passes(run: Run | str, most: int = 8) -> str:
         lines.append(f"| {span} | {who} | {drawn}{end} |")
     if len(run.passes) > most:
         lines.append(f"| … | … | {len(run.passes) - most} more passes |")
-    lines += ["", "| request | arrives | deadline | first token |", "|--:|--:|--:|:--|"]
+    rows: list[str] = []
     for arrival, result in list(zip(run.arrivals, run.results, strict=True))[:4]:
         first = "never"
         if result.first_token_us is not None:
             first = f"{result.first_token_us / 1000:,.0f} ms"
         verdict = "in time" if result.attained else "**missed**"
-        lines.append(
+        rows.append(
             f"| {arrival.id} | {arrival.arrival_us / 1000:,.0f} "
             f"| {arrival.deadline_us / 1000:,.0f} ms | {first}, {verdict} |"
         )
-    return "\n".join(lines)
+    first_passes = table("| ms | requests in the pass | layers computed |", "rll", lines)
+    first_tokens = table("| request | arrives | deadline | first token |", "rrrl", rows)
+    return f"{first_passes}\n\n{first_tokens}"
 
 
 # --- the line -----------------------------------------------------------------------------------

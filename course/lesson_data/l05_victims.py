@@ -8,7 +8,7 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError
 from course.calling.plain_values import as_whole
 from course.lesson_data.l05_policy import SelectVictim, simulated
-from course.lesson_data.texts import whose_policies
+from course.lesson_data.texts import table, whose_policies
 from course.replay import Rerun
 from nanogpt.slo import policy
 from nanogpt.slo.load import POST_COST, Arrival
@@ -163,12 +163,7 @@ def under_load(
     if earlier is not None:
         names = ", ".join(f"`{name}`" for name in earlier) or "none, so the reference acts"
         saved = f" Your saved functions of lesson 5: {names}."
-    rows = [
-        f"{whose_policies(attempts, 'these runs')}{saved} {len(load)} requests, modelled:",
-        "",
-        "| policy | in time: urgent / generous | preemptions, work thrown away | pass by pass |",
-        "|:--|--:|--:|:--|",
-    ]
+    rows: list[str] = []
     for variant in variants:
         found = simulated(load, variant, POST_COST, **mine)
         if isinstance(found, str):
@@ -180,7 +175,9 @@ def under_load(
         )
         difference = _difference(found, simulate(tuple(load), variant))
         rows.append(f"| {variant.title} | {numbers} | {difference} |")
-    return "\n".join(rows)
+    head = "| policy | in time: urgent / generous | preemptions, work thrown away | pass by pass |"
+    said = f"{whose_policies(attempts, 'these runs')}{saved} {len(load)} requests, modelled:"
+    return f"{said}\n\n{table(head, 'lrrl', rows)}"
 
 
 def _difference(mine: Run, right: Run) -> str:

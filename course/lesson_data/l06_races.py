@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from course.lesson_data.l06_ranks import first_tokens_us, random_model, recording
 from course.lesson_data.l06_stage_ranks import (
+    HELD,
     beside,
     in_words,
     race_late_write,
@@ -18,9 +18,9 @@ from course.lesson_data.l06_stage_ranks import (
     urgent_first,
     wait_for,
 )
+from course.lesson_data.texts import table
 from nanogpt import Request
 from nanogpt.preemption import cleanup, races
-from nanogpt.preemption.agreement import RANK_POLICIES
 from nanogpt.preemption.monitor import (
     Snapshot,
     Target,
@@ -37,7 +37,6 @@ from nanogpt.preemption.shared_state import (
     hold,
     let_go,
     point_number,
-    wait_if_held,
     wait_until_held,
 )
 from nanogpt.slo.slo_policies import SloPolicies
@@ -64,13 +63,11 @@ _CARDS = {
 def cards() -> str:
     """The nine races, and what was recorded; Markdown."""
     said = recording()["races"]
-    rows = [
+    rows = (
         f"| `{name}` | {what} | {said[name]['wrong']} | {said[name]['right']} |"
         for name, what in _CARDS.items()
-    ]
-    return "| `RACE` | the wrong piece | with it | with the reference |\n|:--|:--|:--|:--|\n" + (
-        "\n".join(rows)
     )
+    return table("| `RACE` | the wrong piece | with it | with the reference |", "llll", rows)
 
 
 def raced(name: str | None) -> str:
@@ -91,7 +88,7 @@ def raced(name: str | None) -> str:
 
 def race_replies(runner: Runner, wrong: bool) -> str:
     """Rank 1 is slow to reply that it has left. Does the engine wait for the reply?"""
-    runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
+    runner.load(random_model(4, 32), 1, policies=HELD)
     if wrong:
         runner.read_replies = races.read_until_preempted
     step = runner.new_step()
@@ -112,7 +109,7 @@ def race_replies(runner: Runner, wrong: bool) -> str:
 
 def race_too_late(runner: Runner, wrong: bool) -> str:
     """The target is written after the last rank has read it for the last time."""
-    runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
+    runner.load(random_model(4, 32), 1, policies=HELD)
     if wrong:
         runner.judge = races.believe_target
     work = staged(runner, 4, lambda step: write_step(runner.shared, step))
@@ -130,7 +127,7 @@ def race_state(runner: Runner, wrong: bool) -> str:
         urgent_first,
         # Without a candidate to admit next, the next step admits both.
         rollback_step=lambda state, aborted, candidate: undo(state, aborted, None),
-        rank_policies=replace(RANK_POLICIES, at_point=wait_if_held),
+        rank_policies=HELD,
     )
     with small_engine(runner, preemption) as engine:
         engine.arrive(Request(0, [1] * 60, 2))
@@ -155,8 +152,7 @@ def race_unseen(runner: Runner, wrong: bool) -> str:
         return urgent_first(seen)
 
     see = races.only_the_snapshot if wrong else with_arrivals
-    held = replace(RANK_POLICIES, at_point=wait_if_held)
-    preemption = Preemption(gate, rank_policies=held, see=see)
+    preemption = Preemption(gate, rank_policies=HELD, see=see)
     with small_engine(runner, preemption) as engine:
         engine.arrive(Request(0, [1] * 60, 2))
 
@@ -187,8 +183,7 @@ def race_doomed(runner: Runner, wrong: bool) -> str:
         elapsed.append(seen.now_us - seen.started_us)
         return answer
 
-    held = replace(RANK_POLICIES, at_point=wait_if_held)
-    with small_engine(runner, Preemption(gate, rank_policies=held)) as engine:
+    with small_engine(runner, Preemption(gate, rank_policies=HELD)) as engine:
         engine.arrive(Request(0, [1] * 120, 1), 10_150_000)
 
         def arrive(step: int) -> None:  # a request that is in no hurry at all

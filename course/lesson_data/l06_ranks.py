@@ -13,6 +13,7 @@ import torch
 from course.attempt import Attempt
 from course.calling import jobs
 from course.lesson_data import recorded
+from course.lesson_data.texts import table
 from nanogpt import GPT, EngineConfig, ModelConfig, Request
 from nanogpt.figures.curves import distributions
 from nanogpt.preemption import cleanup
@@ -153,14 +154,8 @@ def experiment(
                 took_us, checks = whole_pass(runner, 1400, vote=how is not None)
                 agree_us = [round(check.agree_ns / 1000, 1) for check in checks]
                 passes.append({"agreement": how, "pass_us": took_us, "agree_us": agree_us})
-    return {
-        "repeats": repeats,
-        "pass_us": pass_us,
-        "a": a,
-        "c": c,
-        "tried": tried,
-        "passes": passes,
-    }
+    found: Record = {"repeats": repeats, "pass_us": pass_us, "a": a, "c": c}
+    return found | {"tried": tried, "passes": passes}
 
 
 def run_here(here: bool, undo: Attempt) -> tuple[Record, str, str]:
@@ -194,12 +189,11 @@ def _two_arms(rollback_step: Undo) -> Record:
 
 def ladder(run: Record, names: tuple[str, ...]) -> str:
     """TTFTs and stops of the arms: medians, and lowest to highest; Markdown."""
-    rows = [_ladder_row(run, name) for name in names]
     head = (
         "| arm | urgent request: TTFT | SLO met | long prefill: TTFT | left at layer | "
         "write to both replies |"
     )
-    return "\n".join([head, "|:--|--:|--:|--:|--:|--:|", *rows])
+    return table(head, "lrrrrr", (_ladder_row(run, name) for name in names))
 
 
 def _ladder_row(run: Record, name: str) -> str:

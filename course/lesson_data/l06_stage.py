@@ -7,6 +7,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling.jobs import RunError, call, run
 from course.checks.voting import Votes, play
+from course.lesson_data.texts import table
 from course.replay import Rerun
 from course.style import prose
 from nanogpt.preemption import agreement, cleanup, races
@@ -126,7 +127,7 @@ def state_table(undo: Attempt) -> str:
     else:
         rows.append("| yours | not written yet | | | | |")
     head = "| state | waiting, in order | running | kv | previous_step | admit_next |"
-    return f"{head}\n|:--|:--|:--|:--|:--|:--|\n" + "\n".join(rows)
+    return table(head, "llllll", rows)
 
 
 def _state_row(name: str, state: object) -> str:

@@ -31,6 +31,9 @@ from nanogpt.preemption.shared_state import (
 )
 from nanogpt.slo.slo_view import SloRequest
 
+HELD = replace(RANK_POLICIES, at_point=wait_if_held)
+"""Ranks that wait where they are held."""
+
 
 def beside(work: Callable[[], object], run: Callable[[], Any]) -> Any:
     """Do `work` in a thread while `run` runs here; what `run` gives."""
@@ -121,7 +124,7 @@ def race_late_write(runner: Runner, wrong: bool) -> str:
 
 def race_leaving(runner: Runner, rule: Callable[..., Any]) -> str:
     """Rank 1 reads at layer 1 just before the target is written, rank 0 just after."""
-    held = replace(RANK_POLICIES, preemption_point=rule, at_point=wait_if_held)
+    held = replace(HELD, preemption_point=rule)
     runner.load(random_model(4, 32), 1, policies=held)
     step, shared = runner.new_step(), runner.shared
     hold(shared, 0, "read", point_number(step, 1, 4))

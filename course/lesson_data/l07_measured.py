@@ -11,11 +11,11 @@ from typing import Any
 from course.lesson_data.l02_scheduler import recomputed
 from course.lesson_data.l07_pool import computed_tokens, found_tokens
 from course.lesson_data.plan_only import plan_engine
+from course.lesson_data.texts import Arrivals, table
 from course.replay import Rerun, replay, replays
 from nanogpt import EngineConfig, ModelConfig, Policies, Request, Trace
 from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
 
-Arrivals = list[tuple[int, Request]]
 Series = dict[str, Any]
 
 CONTEXT = ModelConfig().max_model_len
@@ -152,8 +152,7 @@ def sixteen_table(policies: Policies, name: str) -> str:
             return f"**The run stopped early:** {trace.error}"
         most = max(tokens_taken(step, size) for step in trace.steps)
         rows.append(f"| {words} | {computed_tokens(trace):,} | {most:,} |")
-    head = "| K/V in | prompt tokens computed | peak memory, KV tokens |"
-    return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
+    return table("| K/V in | prompt tokens computed | peak memory, KV tokens |", "lrr", rows)
 
 
 # --- after a preemption --------------------------------------------------------------------------
@@ -179,8 +178,7 @@ def preempted_table(policies: Policies, name: str) -> str:
             return f"**The run stopped early:** {trace.error}"
         victims = sum(len(step.preempted) for step in trace.steps)
         rows.append(f"| {words} | {victims} | {recomputed(trace)} |")
-    head = "| K/V in | preemptions | tokens recomputed |"
-    return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
+    return table("| K/V in | preemptions | tokens recomputed |", "lrr", rows)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 from course.calling.errors import blame
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
-from course.lesson_data.texts import oracle, shown
+from course.lesson_data.texts import oracle, shown, table
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, decode
 from nanogpt.block_pool import BlockPool
 from nanogpt.executors.packed import PackedExecutor
@@ -122,7 +122,7 @@ def _wrong_count(store: Store) -> str:
 
 def symptoms(model: GPT, requests: Sequence[Request], seen: Seen) -> tuple[str, bool]:
     """(each text beside the oracle's, as Markdown; whether the run was right)."""
-    rows = ["| request | tokens found | the oracle | this store |", "|--:|--:|:--|:--|"]
+    rows: list[str] = []
     wrong: list[int] = []
     for request in requests:
         right, got = oracle(model, SETTINGS, request), seen.texts.get(request.id, [])
@@ -137,4 +137,5 @@ def symptoms(model: GPT, requests: Sequence[Request], seen: Seen) -> tuple[str, 
     said += [f"**The engine stopped.** {seen.stopped}"] if seen.stopped else []
     said += [seen.wrong_count] if seen.wrong_count else []
     told = f"\n\n{' '.join(said)}" if said else ""
-    return "\n".join(rows) + told, not (wrong or seen.stopped or seen.wrong_count)
+    shown_texts = table("| request | tokens found | the oracle | this store |", "rrll", rows)
+    return shown_texts + told, not (wrong or seen.stopped or seen.wrong_count)

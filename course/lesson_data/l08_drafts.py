@@ -8,7 +8,7 @@ import torch
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from nanogpt import GPT, EngineConfig, Trace, decode, encode
 from nanogpt.policies import acceptance
 from nanogpt.sampling import probabilities, uniform
@@ -47,7 +47,7 @@ def favourites(model: GPT, draft: Draft) -> str:
         p, q = chances(model, draft, text)
         rows.append(f"| {shown(text)} | {best(p)} | {best(q)} |")
     head = "| the text so far | target (sees all of it) | draft (sees two characters) |"
-    return f"{head}\n|:--|:--|:--|\n" + "\n".join(rows)
+    return table(head, "lll", rows)
 
 
 def tally(trace: Trace, ids: Sequence[int] | None = None) -> dict[str, int]:

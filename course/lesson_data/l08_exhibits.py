@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from course.calling.jobs import RunError, call, run
 from course.calling.policies import Policy
 from course.lesson_data.l08_drafts import FOUR_AHEAD, OPENING, tally
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from nanogpt import GPT, Engine, Request, decode, encode, generate
 from nanogpt.policies.masks import chunk_mask
 from nanogpt.speculative.drafting import Draft
@@ -116,8 +116,8 @@ def benchmark(remember: Rule, model: GPT) -> tuple[str, bool]:
         for name, each in (("warm-up", first), ("measured", second))
     ]
     same = "Both runs write the same texts." if again == written else "The texts differ."
-    head = "| run | passes | acceptance rate | tokens per pass |\n|:--|--:|--:|--:|\n"
-    return f"{head}{chr(10).join(rows)}\n\n{same}", first == second
+    head = "| run | passes | acceptance rate | tokens per pass |"
+    return f"{table(head, 'lrrr', rows)}\n\n{same}", first == second
 
 
 def _serve(memory: str, model: GPT) -> tuple[dict[str, int], str]:

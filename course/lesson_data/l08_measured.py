@@ -9,6 +9,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.figure import Figure
+from course.lesson_data.texts import table
 from course.replay import Rerun
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
@@ -132,7 +133,7 @@ def accepted_table(found: dict[float, list[int]]) -> str:
         for temperature, accepted in found.items()
     ]
     head = "| temperature | α | tokens per pass | by 8.2 | α of the 1st draft token | 2nd | 3rd |"
-    return f"{head} 4th |\n|{'--:|' * 8}\n" + "\n".join(rows)
+    return table(f"{head} 4th |", "rrrrrrrr", rows)
 
 
 # --- time on this machine -----------------------------------------------------------------------
@@ -186,7 +187,7 @@ def timed_table(timings: dict[int, dict[str, float]]) -> str:
         for batch, each in timings.items()
     ]
     head = "| batch | c | verifying pass | speed-up by 8.3 | measured speed-up |"
-    return f"{head}\n|--:|--:|--:|--:|--:|\n" + "\n".join(rows)
+    return table(head, "rrrrr", rows)
 
 
 # --- how far ahead ------------------------------------------------------------------------------

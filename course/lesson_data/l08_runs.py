@@ -10,13 +10,12 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data.l08_drafts import OPENING, chances, tally
-from course.lesson_data.texts import oracle, shown, whose_policies
+from course.lesson_data.texts import Arrivals, oracle, shown, table, whose_policies
 from course.saved_answers import LoadedPolicies
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, decode, encode, load_model
 from nanogpt.speculative.drafting import Draft
 
 Rule = Callable[..., Any]
-Arrivals = list[tuple[int, Request]]
 
 # --- the learner's run --------------------------------------------------------------------------
 
@@ -112,5 +111,5 @@ def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft) -> str:
     head = "| token | draft, q | target, p | came out | off, in standard errors |"
     return (
         f"{_TIMES:,} draft tokens after {shown(_PLACE)}, judged by {whose}; {kept / _TIMES:.0%} "
-        f"were accepted.\n\n{head}\n|:--|--:|--:|--:|--:|\n" + "\n".join(rows)
+        f"were accepted.\n\n{table(head, 'lrrrr', rows)}"
     )

@@ -10,6 +10,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data.l09_lazy_heap import heap_story, pop_live, told
+from course.lesson_data.texts import table
 from nanogpt.fleet import decisions
 from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_record import FleetRun
@@ -87,7 +88,7 @@ def classes_table(runs: Mapping[str, FleetRun]) -> str:
         for name, run in runs.items()
     ]
     head = " | ".join(f"priority {name}" for name in classes)
-    return f"| TTFT in ms, median / longest | {head} |\n|:--|{'--:|' * 3}\n" + "\n".join(rows)
+    return table(f"| TTFT in ms, median / longest | {head} |", "lrrr", rows)
 
 
 # --- urgency -----------------------------------------------------------------------------------
@@ -104,15 +105,15 @@ def lifted(boosted_priority: Attempt) -> list[Series]:
 
     curves = [_steps("the source", [source(at_ms) for at_ms in range(301)])]
     name = "yours" if boosted_priority.started else "the reference"
+
+    def levels_of(rule: Callable[..., Any]) -> list[Any]:
+        return [rule(8, at_ms * 1000, 200_000, 80_000) for at_ms in range(301)]
+
     try:
-        levels = run(_levels, boosted_priority.or_reference(decisions.boosted_priority))
+        levels = run(levels_of, boosted_priority.or_reference(decisions.boosted_priority))
     except RunError:  # the check has said why
         return curves
     return [*curves, _steps(name, [each if type(each) is int else 8 for each in levels])]
-
-
-def _levels(boosted_priority: Callable[..., Any]) -> list[Any]:
-    return [boosted_priority(8, at_ms * 1000, 200_000, 80_000) for at_ms in range(301)]
 
 
 def _steps(name: str, values: Sequence[int]) -> Series:

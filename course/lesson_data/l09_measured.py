@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
 from course.lesson_data.l09_recording import real_workers
+from course.lesson_data.texts import table
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 
 if TYPE_CHECKING:
@@ -55,6 +56,5 @@ def routes_table(real: Mapping[str, Any]) -> str:
     head = "| route | prompt tokens computed | hit | requests per worker | mean TTFT |"
     return (
         f"{real['num_requests']} requests with {real['num_prefixes']} system prompts of "
-        f"{real['prefix']} tokens, in random order:\n\n{head}\n|:--|--:|--:|:--|--:|\n"
-        + "\n".join(rows)
+        f"{real['prefix']} tokens, in random order:\n\n{table(head, 'lrrlr', rows)}"
     )

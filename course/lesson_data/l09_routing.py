@@ -14,7 +14,7 @@ from course.calling.jobs import RunError
 from course.calling.policies import Policy
 from course.checks.fleet_loads import FLEET, Load
 from course.lesson_data.l09_fleet import ms
-from course.lesson_data.texts import whose_policies
+from course.lesson_data.texts import table, whose_policies
 from course.replay import Rerun
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST
@@ -31,11 +31,7 @@ _GPU = replace(ADAPTIVE, cost=CALIBRATED_COST)
 # --- routing ------------------------------------------------------------------------------------
 
 _ROOMY = FleetConfig(  # KV for all of them, so that only the routing decides
-    cost=CALIBRATED_COST,
-    kv_tokens=32_768,
-    speculation=False,
-    urgency="off",
-    preemption_gap=None,
+    cost=CALIBRATED_COST, kv_tokens=32_768, speculation=False, urgency="off", preemption_gap=None
 )
 
 
@@ -80,15 +76,13 @@ def routing_table(by_source: Serving, route: Attempt) -> str:
         _routing_row("each worker in turn", _routed_by_rule("round_robin")),
         _routing_row("backlog minus hit, the reference's", _routed_by_rule("backlog")),
     ]
+    said = "Your `route` is not written yet: the last line is the reference's.\n\n"
     if route.started:
-        rows.append(
-            _routing_row("your `route`", routed("yours", route=route.or_reference(decisions.route)))
-        )
+        mine = routed("yours", route=route.or_reference(decisions.route))
+        rows.append(_routing_row("your `route`", mine))
         said = ""
-    else:
-        said = "Your `route` is not written yet: the last line is the reference's.\n\n"
     head = "| 150 requests, modelled | requests per worker | hottest | prefix hits | TTFT, median |"
-    return f"{said}{head} 99th percentile |\n|:--|:--|--:|--:|--:|--:|\n" + "\n".join(rows)
+    return said + table(f"{head} 99th percentile |", "llrrrr", rows)
 
 
 def _routing_row(name: str, run: Serving) -> str:
@@ -139,7 +133,7 @@ def victim_table() -> str:
             f"{victim.computed_prefill_tokens:,} |"
         )
     head = "| modelled | priority 1: TTFT | priority 8: done after | its prompt tokens computed |"
-    return f"{head}\n|:--|--:|--:|--:|\n" + "\n".join(rows)
+    return table(head, "lrrr", rows)
 
 
 # --- the learner's fleet ------------------------------------------------------------------------
@@ -168,7 +162,7 @@ def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: Flee
     head = "| fleet | TTFT, median / 99th percentile, ms | in time | preemptions | |"
     return (
         f"{whose_policies(attempts)} {reference.totals.arrived} requests, modelled:\n\n"
-        f"{head}\n|:--|--:|--:|--:|:--|\n" + "\n".join(rows)
+        f"{table(head, 'lrrrl', rows)}"
     )
 
 

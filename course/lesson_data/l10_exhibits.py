@@ -8,14 +8,13 @@ import torch
 
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
+from course.lesson_data.l02_exhibits import start_over
 from course.lesson_data.l10_clients import Call, at_once, serve_while
 from course.lesson_data.l10_served import LINES, STEPS, oracle
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from nanogpt import Engine, EngineConfig, Policies, Request, decode, encode, load_model
 from nanogpt.clock import WallClock
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.policies.queueing import ResumeState
-from nanogpt.policy_views import RequestView
 from nanogpt.server import ServerPolicies
 
 Rule = Callable[..., Any]
@@ -43,11 +42,6 @@ def engine(policies: Policies = Policies(), max_kv_tokens: int | None = None) ->
 # --- A: the same text twice -----------------------------------------------------------------------
 
 
-def start_over(view: RequestView, /) -> ResumeState:
-    """Resume a preempted request without its generated tokens, so that it generates them again."""
-    return ResumeState(list(view.prompt_tokens), 0, view.arrival_time, 0)
-
-
 @or_why_not
 def sent_twice(stream_delta: Rule) -> str:
     """Four clients on a KV budget so small that requests are preempted, and what they read."""
@@ -64,8 +58,7 @@ def sent_twice(stream_delta: Rule) -> str:
         text = each.text if len(each.text) < 90 else f"{each.text[:90]}…"
         read = each.message.replace("|", "/") if each.message else shown(text)
         rows.append(f"| {number} | {verdict} | {read} |")
-    head = "| client | its text | what it read |\n|--:|:--|:--|\n"
-    return head + "\n".join(rows) + served.failures
+    return table("| client | its text | what it read |", "rll", rows) + served.failures
 
 
 # --- B: freed during a step -----------------------------------------------------------------------
@@ -119,11 +112,11 @@ def freed_in_mid_step(on_disconnect: Rule) -> str:
 
     stopped, tokens = run(job, Policy(on_disconnect))
     texts = {i: decode(each) for i, each in tokens.items()}
-    rows = [
+    rows = (
         f"| {i} | {'its client left' if i == 1 else _verdict(text, prompts[i])} | {shown(text)} |"
         for i, text in texts.items()
-    ]
-    return f"{stopped}\n\n| request | | its text so far |\n|--:|:--|:--|\n" + "\n".join(rows)
+    )
+    return f"{stopped}\n\n{table('| request | | its text so far |', 'rll', rows)}"
 
 
 def _verdict(text: str, prompt: str) -> str:

@@ -23,7 +23,7 @@ from course.lesson_data.l10_clients import (
     serve_calls,
     serve_while,
 )
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from course.saved_answers import LoadedPolicies
 from nanogpt import Engine, EngineConfig, Policies, decode, encode, generate, load_model
 from nanogpt.clock import WallClock
@@ -104,10 +104,8 @@ def clients_table(served: Served[list[Answer]]) -> str:
         if right == len(answers)
         else f"**{right} of {len(answers)} texts are the oracle's.**"
     )
-    head = (
-        "| request | first text after | longest gap | what its client read |\n|--:|--:|--:|:--|\n"
-    )
-    return f"{verdict}{served.failures}\n\n{head}" + "\n".join(map(_row, answers))
+    head = "| request | first text after | longest gap | what its client read |"
+    return f"{verdict}{served.failures}\n\n{table(head, 'rrrl', map(_row, answers))}"
 
 
 def _asked(answer: Answer) -> tuple[str, int]:
@@ -143,8 +141,8 @@ def overload_table(make: MakeEngine, policies: ServerPolicies) -> str:
         f"| {len(messages)} | {status} | {'' if wait is None else f'{wait} s'} | {messages[0]} |"
         for (status, wait), messages in sorted(kinds.items())
     ]
-    head = "| clients | status | `Retry-After` | what they read |\n|--:|--:|--:|:--|\n"
-    return head + "\n".join(rows) + served.failures
+    head = "| clients | status | `Retry-After` | what they read |"
+    return table(head, "rrrl", rows) + served.failures
 
 
 def disconnect_table(make: MakeEngine, policies: ServerPolicies) -> str:
@@ -160,8 +158,7 @@ def disconnect_table(make: MakeEngine, policies: ServerPolicies) -> str:
         right = "the oracle's" if each.text == oracle(*_asked(each)) else "**differs**"
         verdict = "its client left after 5 events" if left else right
         rows.append(f"| {_number(each)} | {num_tokens} of 60 | {verdict} |")
-    head = "| request | tokens computed | its text |\n|--:|--:|:--|\n"
-    return head + "\n".join(rows) + served.failures
+    return table("| request | tokens computed | its text |", "rrl", rows) + served.failures
 
 
 def standing(make: MakeEngine, policies: ServerPolicies) -> StandingServer:
@@ -201,14 +198,14 @@ def contest_table(rounds: Sequence[Round], earlier: LoadedPolicies) -> str:
     names = [row.split("|")[1].strip() for row in tables[0][2:]]
     heads = [lines[0].split("|")[1].strip() for lines in tables]
     columns = [[row.split("|")[2].strip() for row in lines[2:]] for lines in tables]
-    table = [f"| | {' | '.join(heads)} |", "|:--|" + "--:|" * len(heads)]
-    table += [
+    rows = (
         f"| {name} | {' | '.join(column[i] for column in columns)} |"
         for i, name in enumerate(names)
-    ]
+    )
+    scores = table(f"| | {' | '.join(heads)} |", "l" + "r" * len(heads), rows)
     failed = [each for each in rounds if any(score.problem for _, score in each.scores)]
     problems = " ".join(sentence([each]) for each in failed)
-    return f"{who} {problems}\n\n" + "\n".join(table)
+    return f"{who} {problems}\n\n{scores}"
 
 
 def contest_chart(rounds: Sequence[Round]) -> Figure:
@@ -227,8 +224,8 @@ def card_table(earlier: LoadedPolicies, name: str = "urgent") -> str:
         )
     card = card_of(functions, [name], 0)
     rows = [f"| `{each.policy}` | {each.alone:+} | {each.among:+} |" for each in card]
-    head = f"| policy | {name}: with the reference | among your own |\n|:--|--:|--:|\n"
-    return f"{card_sentence(card)}\n\n{head}" + "\n".join(rows)
+    head = f"| policy | {name}: with the reference | among your own |"
+    return f"{card_sentence(card)}\n\n{table(head, 'lrr', rows)}"
 
 
 # --- the bytes of a stream ------------------------------------------------------------------------
@@ -260,5 +257,5 @@ def stream_table(attempt: Attempt) -> str:
         name = "the end" if token is None else f"`{token.hex(' ')}`"
         rows.append(f"| {name} | {'?' if text is None else shown(text)} | {sent} |")
     whose = "your `stream_delta`" if attempt.started else "the reference (yours is not written yet)"
-    head = "| the newest token, in bytes | text sent | characters sent so far |\n|:--|:--|--:|\n"
-    return f"A stream of six tokens, by {whose}:\n\n{head}" + "\n".join(rows)
+    head = "| the newest token, in bytes | text sent | characters sent so far |"
+    return f"A stream of six tokens, by {whose}:\n\n{table(head, 'llr', rows)}"

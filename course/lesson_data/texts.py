@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from course.attempt import Attempt
 from nanogpt import GPT, EngineConfig, Request, Trace, decode, generate
@@ -27,15 +27,21 @@ def served(
     `blame` is the sentence that follows a wrong text; `earlier` says what came from earlier
     lessons, and `counted` what the run counted.
     """
-    rows = [
+    rows = (
         f"| {request.id} | …{shown(decode(request.prompt_tokens)[-24:])} "
         f"| {shown(decode(list(yours.generated_tokens(request.id))))} |"
         for _, request in arrivals
-    ]
-    head = "| request | end of its prompt | what it got (⏎ is a line break) |\n|--:|:--|:--|\n"
+    )
+    head = "| request | end of its prompt | what it got (⏎ is a line break) |"
     verdict = _verdict(wrong_texts(arrivals, model, settings, yours), yours, reference, blame)
     said = f"{whose_policies(attempts)} {earlier}".strip()
-    return f"{said}\n\n{f'{verdict} {counted}'.strip()}\n\n{head}" + "\n".join(rows)
+    return f"{said}\n\n{f'{verdict} {counted}'.strip()}\n\n{table(head, 'rll', rows)}"
+
+
+def table(head: str, align: str, rows: Iterable[str]) -> str:
+    """A Markdown table; `align` has an "l" or an "r" for each column."""
+    marks = "|".join({"l": ":--", "r": "--:"}[side] for side in align)
+    return "\n".join([head, f"|{marks}|", *rows])
 
 
 def whose_policies(attempts: Mapping[str, Attempt], runs: str = "this run") -> str:
@@ -62,43 +68,18 @@ def oracle(model: GPT, settings: EngineConfig, request: Request) -> list[int]:
 
     Its cell runs again after every edit of an exercise, and the oracle's text stays what it was.
     """
-    return list(
-        _text(
-            model,
-            tuple(request.prompt_tokens),
-            request.max_new_tokens,
-            settings.temperature,
-            settings.seed,
-            request.id,
-            settings.sliding_window,
-            settings.num_sinks,
-        )
-    )
+    prompt = tuple(request.prompt_tokens)
+    return list(_text(model, settings, request.id, prompt, request.max_new_tokens))
 
 
 @functools.lru_cache(maxsize=64)
 def _text(
-    model: GPT,
-    prompt: tuple[int, ...],
-    num_tokens: int,
-    temperature: float,
-    seed: int,
-    request_id: int,
-    window: int | None,
-    sinks: int,
-) -> tuple[int, ...]:
-    return tuple(
-        generate(
-            model,
-            list(prompt),
-            num_tokens,
-            temperature=temperature,
-            seed=seed,
-            request_id=request_id,
-            sliding_window=window,
-            num_sinks=sinks,
-        )
-    )
+    model: GPT, settings: EngineConfig, request_id: int, prompt: tuple[int, ...], num_tokens: int
+) -> list[int]:
+    return generate(
+        model, list(prompt), num_tokens, temperature=settings.temperature, seed=settings.seed,
+        request_id=request_id, sliding_window=settings.sliding_window, num_sinks=settings.num_sinks,
+    )  # fmt: skip
 
 
 def shown(text: str) -> str:

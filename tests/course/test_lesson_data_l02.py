@@ -3,19 +3,13 @@
 from itertools import groupby
 
 import pytest
+from answers import attempted
 from notebooks import ROOT
 
-from course.attempt import Attempt
 from course.lesson_data import l02_exhibits, l02_posts, l02_scheduler, l02b_waiting
 from course.lesson_data.plan_only import plan_engine
-from course.report import Report
 from nanogpt import Engine, EngineConfig, Policies, Request, generate, load_model
 from nanogpt.policies import queueing
-
-
-def attempted(name, function, status="failed"):
-    return Attempt(Report(f"l02.{name}", status, (), 0, ""), function)
-
 
 pytestmark = pytest.mark.process  # learners' functions run in one of their own
 
@@ -24,9 +18,9 @@ def test_the_heap_is_ranked_by_the_learners_key_and_by_the_reference_where_that_
     def reversed_key(policy, request):
         return (-request.priority, request.arrival_time)
 
-    unwritten = l02_scheduler.queue_of(attempted("sort_key", None, "not_started"))
-    mine = l02_scheduler.queue_of(attempted("sort_key", reversed_key))
-    broken = l02_scheduler.queue_of(attempted("sort_key", lambda policy, request: None))
+    unwritten = l02_scheduler.queue_of(attempted("l02.sort_key"))
+    mine = l02_scheduler.queue_of(attempted("l02.sort_key", reversed_key))
+    broken = l02_scheduler.queue_of(attempted("l02.sort_key", lambda policy, request: None))
     assert unwritten[1] == broken[1] == "Ranked by the reference's sort_key"
     assert unwritten[0] == broken[0]
     assert mine[1] == "Ranked by your sort_key"
@@ -95,9 +89,9 @@ def test_a_scheduler_without_one_half_breaks_its_budget_as_the_lesson_s_table_sa
 
 
 def test_the_twins_run_under_the_learner_s_rule_and_the_reference_s_until_it_is_written():
-    mine = l02_exhibits.your_twins(attempted("choose_victim", l02_exhibits.oldest))
+    mine = l02_exhibits.your_twins(attempted("l02.choose_victim", l02_exhibits.oldest))
     assert mine == l02_exhibits.twins(l02_exhibits.oldest)
-    unwritten = l02_exhibits.your_twins(attempted("choose_victim", None, "not_started"))
+    unwritten = l02_exhibits.your_twins(attempted("l02.choose_victim"))
     assert unwritten == l02_exhibits.twins(queueing.choose_victim)
 
 
@@ -119,10 +113,12 @@ def test_under_strict_priority_latency_grows_with_the_stream(notebooks):
 
 
 def test_ageing_is_the_learners_where_it_runs_and_the_reference_s_until_it_is_written():
-    mine = l02b_waiting.patience(attempted("aged_key", lambda request, rate: (request.priority,)))
+    mine = l02b_waiting.patience(
+        attempted("l02.aged_key", lambda request, rate: (request.priority,))
+    )
     assert mine[0][1]["points"][-1] == [40, 166]
     assert mine[1].startswith("Ageing ranks by your `aged_key`.\n")
-    broken = l02b_waiting.patience(attempted("aged_key", lambda request, rate: None))
+    broken = l02b_waiting.patience(attempted("l02.aged_key", lambda request, rate: None))
     assert broken[1].startswith("A run with your `aged_key` failed")
-    unwritten = l02b_waiting.patience(attempted("aged_key", None, "not_started"))
+    unwritten = l02b_waiting.patience(attempted("l02.aged_key"))
     assert unwritten[1].startswith("Ageing ranks by the reference's `aged_key`: yours is not")

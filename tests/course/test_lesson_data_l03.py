@@ -2,31 +2,14 @@
 
 import pytest
 import torch
-from answers import worked
+from answers import attempted, worked
 from notebooks import Notebooks
 
-from course.attempt import Attempt
 from course.lesson_data import l03_batch, l03_exhibits, l03b_packing
 from course.lesson_data.l01_chunks import SOLILOQUY
-from course.report import Report
-from nanogpt import (
-    GPT,
-    Engine,
-    EngineConfig,
-    ModelConfig,
-    Policies,
-    Request,
-    encode,
-    generate,
-    interleaved_generate,
-    load_model,
-)
+from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Policies, Request, encode, load_model
 from nanogpt.policies import fusing
 from solutions.l03_interleaving._padded import seeing, sees
-
-
-def attempted(name, function, status="failed"):
-    return Attempt(Report(f"l03.{name}", status, (), 0, ""), function)
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +25,11 @@ def test_masks_are_drawn_beside_the_reference_s_whatever_padding_sees():
         (worked("l03.full_mask"), True),
         (l03_exhibits.padding_in_sight, False),
     ):
-        [step] = l03_batch.full_mask_steps(attempted("full_mask", function))
+        [step] = l03_batch.full_mask_steps(attempted("l03.full_mask", function))
         assert (step["compare"] == [each["mask"] for each in step["masks"]]) is same
-    shapeless = attempted("full_mask", lambda context_lens, num_scheduled_tokens: torch.ones(2))
+    shapeless = attempted("l03.full_mask", lambda context_lens, num_scheduled_tokens: torch.ones(2))
     assert "bool tensor of shape (3, 3, 7)" in l03_batch.full_mask_steps(shapeless)
-    unwritten = attempted("full_mask", None, "not_started")
+    unwritten = attempted("l03.full_mask")
     assert l03_batch.full_mask_steps(unwritten).startswith("Once you have written `full_mask`")
 
 
@@ -118,19 +101,6 @@ def fused_forward(model, known, held, num_scheduled_tokens, mask_of=fusing.full_
     return model.logits(hidden[:, -1]), now_held
 
 
-def test_the_fused_forward_writes_what_the_oracle_writes(exact):
-    known = [list(each) for each in l03_batch.TOKEN_IDS[:3]]
-    held = [[] for _ in known]
-    lengths = [len(each) for each in known]
-    for _ in range(5):
-        logits, held = fused_forward(exact, known, held, lengths)
-        for text, token in zip(known, logits.argmax(dim=1).tolist(), strict=True):
-            text.append(token)
-        lengths = [1] * 3
-    for text, prompt in zip(known, l03_batch.TOKEN_IDS, strict=False):
-        assert text[len(prompt) :] == generate(exact, prompt, 5)
-
-
 def with_the_past_visible(context_lens, num_scheduled_tokens):
     mask = fusing.full_mask(context_lens, num_scheduled_tokens).clone()
     mask[:, :, : max(context_lens)] = True
@@ -186,15 +156,3 @@ def test_one_forward_costs_and_computes_what_the_lesson_says(exact):
     padded = [each for each in forwards if each[0] < each[1]]
     assert (len(forwards), len(padded)) == (30, 9)
     assert max(padded, key=lambda each: each[1] / each[0]) == (32, 162)
-
-
-def test_the_post_s_call_makes_one_model_call_per_step(exact):
-    prompts = (("O Romeo, ", 10), ("To be or not to be, that ", 10), ("K", 1))
-    requests = [Request(i, encode(prompt), n) for i, (prompt, n) in enumerate(prompts)]
-    done = interleaved_generate(
-        exact, requests, policy="fcfs", token_budget=16, max_kv_tokens=256
-    )  # fmt: skip
-    assert [len(step.forwards) for step in done.trace.steps] == [1] * 12
-    for request in requests:
-        alone = generate(exact, request.prompt_tokens, request.max_new_tokens)
-        assert list(request.generated_tokens) == alone

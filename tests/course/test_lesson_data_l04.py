@@ -1,23 +1,13 @@
 """Behind lessons 4 and 4b: what windows keep alive, what they cost, and what can be drawn."""
 
 import pytest
+from answers import attempted
 from notebooks import Notebooks
 
-from course.attempt import Attempt
 from course.lesson_data.l04_exhibits import kept_by, padded_entries
 from course.lesson_data.l04_window import drawn_masks, grown, storage_story
-from course.registry import exercise
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, load_model
 from nanogpt.policies import sliding_window
-
-
-def attempted(exercise_id, function):
-    return Attempt(exercise(exercise_id).check(function), function)
-
-
-def not_written(*_):
-    raise NotImplementedError
-
 
 # ---- lesson 4 ------------------------------------------------------------------------------------
 
@@ -57,7 +47,7 @@ def test_lesson_4_counts_what_it_says():
 
 @pytest.mark.process
 def test_masks_are_drawn_whatever_was_answered():
-    [alone] = drawn_masks(attempted("l04.visible", not_written))
+    [alone] = drawn_masks(attempted("l04.visible"))
     assert alone["name"] == "the reference (yours is not written yet)"
     mine, right = drawn_masks(attempted("l04.visible", lambda query, key, *_: key <= query))
     assert (mine["name"], right["name"]) == ("yours", "the reference")

@@ -4,10 +4,9 @@ import statistics
 from pathlib import Path
 
 import pytest
-from answers import worked
+from answers import attempted, worked
 
 from course import saved_answers as answers
-from course.attempt import Attempt
 from course.lesson_data.l05_policy import (
     REPORT_AND_VOICE,
     fitted,
@@ -24,7 +23,6 @@ from course.lesson_data.l05_victims import (
     without_rule_1,
 )
 from course.lesson_data.l05b_ladder import cells, yours_by_load
-from course.registry import exercise
 from nanogpt.figures.drawing import named_curves
 from nanogpt.slo import policy
 from nanogpt.slo.load import POST_COST, two_tier_load
@@ -45,14 +43,6 @@ LESSON_5, LESSON_5B = (
     " ".join(Path(f"lessons/{stem}.py").read_text(encoding="utf-8").split())
     for stem in ("l05_slo_policy", "l05b_repair_ladder")
 )
-
-
-def attempted(exercise_id, function):
-    return Attempt(exercise(exercise_id).check(function), function)
-
-
-def not_written(*_):
-    raise NotImplementedError
 
 
 def ttft_ms(run, request):
@@ -136,12 +126,12 @@ def test_slack_is_drawn_by_the_learners_function_or_not_at_all():
     runner, waiter = ([each["slack_us"] for each in case["moments"]] for case in cases)
     assert runner == [20_000] * 5
     assert waiter == [20_000, 10_000, 0, -10_000, -20_000]
-    assert "Once you have written" in your_slack(attempted("l05.slack", not_written))
+    assert "Once you have written" in your_slack(attempted("l05.slack"))
     assert "cannot be drawn" in your_slack(attempted("l05.slack", lambda *_: "soon"))
 
 
 def test_the_eight_moments_are_decided_by_the_learners_function():
-    for answer in (policy.select_victim, not_written):
+    for answer in (policy.select_victim, None):
         decisions = victim_decisions(attempted("l05.select_victim", answer))
         assert [each["victim"] for each in decisions] == [1, None, None, 1, None, None, 2, None]
     for odd in (lambda *_: 1 / 0, lambda candidate, *_: candidate.id, lambda _, runs, *__: runs[0]):
@@ -167,7 +157,7 @@ def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():
     assert said.startswith("In these runs `slack` came from you. ")
     assert said.count("like the reference") == 3
     attempts = {
-        "slack": attempted("l05.slack", not_written),
+        "slack": attempted("l05.slack"),
         "select_victim": attempted("l05.select_victim", without_rule_1),
     }
     said = under_load(load, attempts, variants)

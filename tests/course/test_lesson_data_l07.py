@@ -4,14 +4,13 @@ import hashlib
 
 import pytest
 import torch
+from answers import attempted
 from notebooks import Notebooks
 from support import ROOT
 
-from course.attempt import Attempt
 from course.lesson_data import l07_measured as measured
 from course.lesson_data import l07_pool as pool
 from course.lesson_data.l02_scheduler import recomputed
-from course.registry import exercise
 from course.saved_answers import LoadedPolicies
 from nanogpt import Engine, Policies, Request, Trace, load_model
 
@@ -30,13 +29,6 @@ def reference(model) -> Trace:
 
 def served(model, policies) -> Trace:
     return Engine(model, pool.SETTINGS, policies).run(pool.six_requests())
-
-
-def attempted(**answers):
-    return {
-        name: Attempt(exercise(f"l07.{name}").check(answer), answer)
-        for name, answer in answers.items()
-    }
 
 
 def without_parents(tokens, size, salt):
@@ -61,9 +53,8 @@ def test_the_recorded_run_has_the_hits_that_the_lesson_tells_of(reference):
 @pytest.mark.process
 def test_a_hash_without_its_parent_is_told_of_the_text_that_it_spoils(model, reference):
     trace = served(model, Policies(block_hashes=without_parents))
-    said = pool.run_report(
-        attempted(block_hashes=without_parents), EARLIER, model, trace, reference
-    )
+    attempts = {"block_hashes": attempted("l07.block_hashes", without_parents)}
+    said = pool.run_report(attempts, EARLIER, model, trace, reference)
     assert "In this run `block_hashes` came from you" in said
     assert "**Not what the oracle `generate()` says: the text of request 5.**" in said
     assert "120 more were found in cached blocks" in said

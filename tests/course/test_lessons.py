@@ -87,6 +87,8 @@ CLAIMS: dict[str, list[str]] = {
         "All six texts are the oracle's",
         "200 its whole text",
         "60 of 60 the oracle's",
+        "characters instead of 40",
+        "The step ended with KeyError: 1",
     ],
     "l11_milliseconds": [
         "All six texts equal those of the oracle. ",

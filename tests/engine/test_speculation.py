@@ -28,7 +28,7 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_metrics import request_metrics
 from nanogpt.model import GPT
-from nanogpt.policies.acceptance import rejection_sample
+from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.sampling import probabilities
@@ -166,6 +166,17 @@ def test_what_stands_after_rejection_sampling_has_exactly_the_targets_law(p_weig
                 assert kept == (u < keep)
                 law[stands] += q[token] * chance / num_cells
     assert law == p
+
+
+def test_a_draft_token_as_likely_as_the_target_s_is_accepted_for_any_u_below_1():
+    p = [0.25, 0.5, 0.25]
+    assert rejection_sample(p, p, 2, 0.999999, 0.0) == (True, 2)
+    assert rejection_sample([0.25, 0.5 - 2**-54, 0.25], p, 1, 1 - 2**-53, 0.0) == (True, 1)
+
+
+def test_a_draw_inverts_the_cumulative_weights():
+    assert [draw([1, 0, 3], v) for v in (0.0, 0.24, 0.25, 0.99)] == [0, 0, 2, 2]
+    assert draw([0.1] * 10 + [0.0], 1 - 2**-53) == 9
 
 
 SMALL = ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=8, vocab_size=3)
