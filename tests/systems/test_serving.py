@@ -11,8 +11,8 @@ from nanogpt.model import GPT
 from nanogpt.policies import Policies
 from nanogpt.policy_views import TimedKey
 from nanogpt.posts.oracle import generate
+from nanogpt.posts.post_engine import step_log
 from nanogpt.posts.post_request import Request
-from nanogpt.posts.step_log import step_log
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import Trace
 from nanogpt.validate import PolicyError
