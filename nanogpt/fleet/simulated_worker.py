@@ -12,12 +12,7 @@ from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.prefix_caches import make_cache
 from nanogpt.fleet.request_state import RequestState
-from nanogpt.fleet.speculating import (
-    MIN_ACCEPTANCE,
-    MIN_TIME_LEFT_US,
-    Drafts,
-    may_speculate,
-)
+from nanogpt.fleet.speculating import MIN_ACCEPTANCE, MIN_TIME_LEFT_US, Drafts, may_speculate
 
 
 class SimulatedWorker:
