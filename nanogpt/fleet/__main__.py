@@ -171,7 +171,7 @@ def run_one(arguments: argparse.Namespace) -> int:
 def _recent(run: FleetRun) -> Summary:
     """The figures of the last seconds of a run that goes on."""
     summary = fleet_comparison.summarise(run)
-    return dataclasses.replace(summary, totals=run.samples[-1].rolling) if run.samples else summary
+    return dataclasses.replace(summary, totals=run.samples[-1]) if run.samples else summary
 
 
 @contextmanager
