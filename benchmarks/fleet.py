@@ -2,9 +2,9 @@
 
     python -m benchmarks.fleet [--quick] [--clock wall|cpu] [--plot FILE]
 
-Every fleet under both cost models, without and with a trace, takes its turn on the same steady
-load of 30 requests per second, repeat by repeat; what is printed is the median, with the slowest
-and the fastest repeat. The load is made beforehand and not timed.
+Every fleet under both cost models takes its turn on the same steady load of 30 requests per
+second, repeat by repeat; what is printed is the median, with the slowest and the fastest repeat.
+The load is made beforehand and not timed.
 
 Then the adaptive fleet at calibrated costs grows from 4 workers to 64, its load with it: how
 long one request takes the simulator, everything counted, and how much faster than its arrivals
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # a fleet's simulator needs neither torch nor matplotlib
 RPS = 30.0
 SEED = 42
 LEAST = 100.0
-"""What is promised: at least so many simulated seconds per second, without a trace."""
+"""What is promised: at least so many simulated seconds per second."""
 
 SIZES = (4, 16, 64)
 PER_WORKER_RPS = RPS / 4
@@ -50,30 +50,27 @@ Row = dict[str, Any]
 
 
 def compare(load: Workload, repeats: int, clock: str) -> list[Row]:
-    """One row per fleet, cost model and tracing, in the order of the table."""
+    """One row per fleet and cost model, in the order of the table."""
     cases = {
-        (name, cost_name, trace): (dataclasses.replace(preset, cost=cost), trace)
+        (name, cost_name): dataclasses.replace(preset, cost=cost)
         for name, preset in PRESETS.items()
         for cost_name, cost in COSTS.items()
-        for trace in (False, True)
     }
     simulated_s: dict[str, float] = {}
 
-    def run(case: tuple[str, str, bool]) -> None:
-        config, trace = cases[case]
-        simulated_s[str(case)] = simulate(config, load, trace=trace).end_us / 1e6
+    def run(case: tuple[str, str]) -> None:
+        simulated_s[str(case)] = simulate(cases[case], load).end_us / 1e6
 
     timings = interleave({str(case): lambda case=case: run(case) for case in cases}, repeats)
     rows: list[Row] = []
     for case in cases:
-        policy, cost, trace = case
+        policy, cost = case
         timing, long_s = timings[str(case)], simulated_s[str(case)]
         speeds = [long_s / seconds for seconds in timing.seconds(clock)]
         rows.append(
             {
                 "policy": policy,
                 "cost": cost,
-                "trace": trace,
                 "times_real_time": long_s / timing.median_s(clock),
                 "repeats": speeds,
             }
@@ -113,9 +110,7 @@ def grow(requests: float, at_least_s: float, repeats: int, clock: str) -> list[R
 def targets(rows: Sequence[Row], grown: Sequence[Row]) -> list[tuple[str, float, float]]:
     """(what is promised, the speed it takes, the speed measured), in times real time."""
     return [
-        (f"{row['policy']}, {row['cost']} cost", LEAST, row["times_real_time"])
-        for row in rows
-        if not row["trace"]
+        (f"{row['policy']}, {row['cost']} cost", LEAST, row["times_real_time"]) for row in rows
     ] + [
         (
             f"adaptive, {row['workers']:,} workers at {row['requests_per_s']:,g} requests/s",
@@ -138,20 +133,19 @@ def print_growth(grown: Sequence[Row]) -> None:
 
 def print_table(rows: Sequence[Row]) -> None:
     """The rows as a table for people."""
-    print(f"{'policy':9} {'cost':11} {'trace':5} {'x real time':>11} {'slowest':>8} {'fastest':>8}")
+    print(f"{'policy':9} {'cost':11} {'x real time':>11} {'slowest':>8} {'fastest':>8}")
     for row in rows:
-        trace = "on" if row["trace"] else "off"
-        print(f"{row['policy']:9} {row['cost']:11} {trace:5} {row['times_real_time']:11,.0f} "
+        print(f"{row['policy']:9} {row['cost']:11} {row['times_real_time']:11,.0f} "
               f"{min(row['repeats']):8,.0f} {max(row['repeats']):8,.0f}")  # fmt: skip
 
 
 @course_style()
 def plot(rows: Sequence[Row], grown: Sequence[Row], where: str) -> Figure:
-    """The speed of every repeat without a trace, a panel per cost model; what a request takes."""
-    figure = new_figure("Fleets simulated without a trace", len(COSTS) + 1, where)
+    """The speed of every repeat, a panel per cost model; what a request takes."""
+    figure = new_figure("Fleets simulated", len(COSTS) + 1, where)
     for axes, cost in zip(figure.axes, COSTS, strict=False):
         for row in rows:
-            if row["cost"] == cost and not row["trace"]:
+            if row["cost"] == cost:
                 distribution(axes, row["policy"], row["repeats"])
         mark(axes, "wanted", x=LEAST)
         speed = f"speed at {cost} costs (times real time)"

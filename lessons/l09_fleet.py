@@ -80,7 +80,7 @@ def _():
 def _(FleetView, fleet):
     rush_runs = fleet.rush()
     FleetView(
-        rush_runs["by arrival"].trace.to_json(),
+        rush_runs["by arrival"].to_json(),
         "300 requests per second, in order of arrival (modelled)",
         zoom=3,
         question="How long is the queue when four workers cannot keep up?",
@@ -330,7 +330,7 @@ def _():
 def _(FleetView, routing):
     by_source = routing.routed("source")
     FleetView(
-        by_source.trace.to_json(),
+        by_source.to_json(),
         "150 requests with one system prompt, by the source's score (modelled)",
         zoom=2,
         question="Requests wait in the queue: which workers are idle?",
@@ -463,7 +463,7 @@ def _(FleetView, attempts, reference_fleet, your_fleet):
     _runs = not isinstance(your_fleet, str)
     _mine = _runs and any(each.started for each in attempts.values())
     FleetView(
-        (your_fleet if _runs else reference_fleet).trace.to_json(),
+        (your_fleet if _runs else reference_fleet).to_json(),
         ("Your" if _mine else "The reference's") + " fleet in a burst (modelled)",
         zoom=1,
         question="Which deadlines are missed, and which requests ran instead?",
@@ -773,7 +773,7 @@ def _(FleetView, policy_attempt, routing):
         practice = mo.md(practice_run)
     else:
         practice = FleetView(
-            practice_run.trace.to_json(),
+            practice_run.to_json(),
             "A practice load, with your my_policy (modelled)"
             if policy_attempt.started
             else "A practice load, with FIFO: your my_policy is not written yet (modelled)",

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import weakref
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -106,6 +107,40 @@ class ChildProcess:
         if self.process.stdin is not None:
             with suppress(OSError):
                 self.process.stdin.close()
+
+
+class ChildGroup:
+    """Processes that end together. Use it in a `with`, or `close` it.
+
+    A subclass sets `_close`, which also ends a group that was not closed: a notebook cell that was
+    run twice.
+    """
+
+    _close: "weakref.finalize[..., Any]"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the processes have not been ended."""
+        return self._close.alive
+
+    def close(self) -> None:
+        """End every process and release what they share. A second time does nothing."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @contextmanager
+    def ended_on_error(self) -> Generator[None]:
+        """End the group if the block raises anything, Ctrl-C included."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
 
 def parent_link() -> socket.socket:

@@ -28,10 +28,8 @@ def load(*requests: FleetRequest, seed: int = 0) -> Workload:
 def run(
     config: FleetConfig, workload: Workload, policies: FleetPolicies | None = None, **changes: Any
 ) -> Simulation:
-    """A traced run to the end, checked."""
-    simulation = Simulation(
-        replace(config, **changes), workload, policies or FleetPolicies(), trace=True
-    )
+    """A run to the end, checked."""
+    simulation = Simulation(replace(config, **changes), workload, policies or FleetPolicies())
     simulation.advance()
     check(simulation)
     return simulation
@@ -89,19 +87,16 @@ def plain(**changes: Any) -> FleetConfig:
 
 def runs_of(simulation: Simulation) -> list[tuple[int, str, int, int, int, tuple[int, ...]]]:
     """(worker, kind, start, end, steps, ids) of every run."""
-    trace = simulation.result().trace
-    assert trace is not None
     return [
         (each.worker, each.kind, each.start_us, each.end_us, each.num_steps, each.request_ids)
-        for each in trace.runs
+        for each in simulation.result().runs
     ]
 
 
 def decisions_of(simulation: Simulation, kind: str) -> list[tuple[int, int, int | None]]:
     """(when, who, where) of every decision of a kind."""
-    trace = simulation.result().trace
-    assert trace is not None
-    return [(d.at_us, d.request_id, d.worker) for d in trace.decisions if d.kind == kind]
+    decisions = simulation.result().decisions
+    return [(d.at_us, d.request_id, d.worker) for d in decisions if d.kind == kind]
 
 
 def small_load(draw: random.Random, *, most: int = 30, gap_us: int = 3000) -> Workload:

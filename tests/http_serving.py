@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from fakes import tiny_model
 
-from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
-from nanogpt.checkpoints.tokenizer import decode, encode
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer, decode, encode
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine

@@ -549,7 +549,7 @@ def simulated_fleet(rps: float = 30, duration_s: float = 2, *, fifo: bool = Fals
     from nanogpt.fleet.workload import make_workload
 
     load = make_workload("steady", rps, duration_s, 42)
-    return simulate(FIFO if fifo else ADAPTIVE, load, trace=True).trace.to_json()
+    return simulate(FIFO if fifo else ADAPTIVE, load).to_json()
 
 
 def paired_seeds(num_seeds: int = 5) -> Record:

@@ -46,7 +46,7 @@ _TRACE = checking.shape(
 class FleetView(Picture):
     """Workers as lanes over virtual time, the queue above them, one event of a request per step.
 
-    `trace` is what `FleetTrace.to_json()` returns. The picture shows a window of it, which
+    `trace` is what `FleetRun.to_json()` returns. The picture shows a window of it, which
     zooms in and out and follows the event; a press goes to the nearest event. `zoom` is how many
     times the window is first halved.
     Raises: ValueError for something that is no such trace, of another version, or that names a

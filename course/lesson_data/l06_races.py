@@ -220,7 +220,7 @@ def race_nobody_immune(runner: Runner, wrong: bool) -> str:
         engine.arrive(Request(0, [1] * 60, 1))
         engine.arrive(Request(1, [2] * 50, 1))
         for _ in range(30):
-            if engine.inbox.look() or not engine.scheduler.is_done():
+            if engine.inbox or not engine.scheduler.is_done():
                 engine.step()
     steps = engine.trace().steps
     wasted = sum(not step.work for step in steps)

@@ -93,7 +93,7 @@ def interrupt(
             engine.step()  # the long pass: ends, or is left
             timer.join()
             for _ in range(9):
-                if engine.inbox.look() or not engine.scheduler.is_done():
+                if engine.inbox or not engine.scheduler.is_done():
                     engine.step()
         finally:
             timer.cancel()

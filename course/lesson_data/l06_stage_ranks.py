@@ -16,7 +16,7 @@ from course.lesson_data.l06_ranks import random_model
 from nanogpt import EngineConfig
 from nanogpt.preemption import agreement, races
 from nanogpt.preemption.agreement import RANK_POLICIES
-from nanogpt.preemption.monitor import Inbox, Monitor, Snapshot, Target, now_us, write_step
+from nanogpt.preemption.monitor import Monitor, Snapshot, Target, now_us, write_step
 from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.rank_messages import Abandoned, RanksFailed
 from nanogpt.preemption.runner import Runner
@@ -107,7 +107,7 @@ def race_late_write(runner: Runner, wrong: bool) -> str:
         return target
 
     write = races.write_flag if wrong else write_step
-    with Monitor(runner.shared, hesitate, Inbox(), write=write) as monitor:
+    with Monitor(runner.shared, hesitate, [], write=write) as monitor:
         step = runner.new_step()
         urgent = SloRequest(1, 5, 0, now_us() + 10**8, 10**8, 0)
         monitor.publish(Snapshot(step, now_us(), now_us(), (urgent,), ()))

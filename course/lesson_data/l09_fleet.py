@@ -67,7 +67,7 @@ def rush() -> dict[str, FleetRun]:
     unaged = replace(ADAPTIVE, name="by priority", order="priority", ageing_us=None)
     by_arrival = replace(unaged, name="by arrival", order="fifo")
     aged = replace(ADAPTIVE, name="by priority, with ageing")
-    traced = simulate(by_arrival, load, trace=True)
+    traced = simulate(by_arrival, load)
     return {run.config.name: run for run in (traced, simulate(unaged, load), simulate(aged, load))}
 
 

@@ -62,7 +62,7 @@ def _routed_by_rule(routing: str) -> Serving:
 
 def served(config: FleetConfig, load: Workload, **policies: Any) -> Serving:
     """A traced run with these policies in the fleet; a sentence when one of them fails."""
-    runs = Rerun(lambda policies: simulate(config, load, policies, trace=True), FleetPolicies())
+    runs = Rerun(lambda policies: simulate(config, load, policies), FleetPolicies())
     try:
         return runs(FleetPolicies(**policies))
     except RunError as error:
@@ -88,8 +88,7 @@ def routing_table(by_source: Serving, route: Attempt) -> str:
 def _routing_row(name: str, run: Serving) -> str:
     if isinstance(run, str):
         return f"| {name} | {run} | | | | |"
-    assert run.trace is not None, "every run of this page is traced"
-    where = Counter(visit.worker for visit in run.trace.visits)
+    where = Counter(visit.worker for visit in run.visits)
     shares = ", ".join(str(where[worker]) for worker in range(run.config.num_workers))
     hottest = max(where.values()) / where.total()
     return (
@@ -179,8 +178,7 @@ def _fleet_row(name: str, run: Serving, words: str) -> str:
 
 def _difference(yours: FleetRun, reference: FleetRun) -> str:
     """The first decision in which two runs differ, as a sentence."""
-    assert yours.trace is not None and reference.trace is not None, "both are traced"
-    mine, right = yours.trace.decisions, reference.trace.decisions
+    mine, right = yours.decisions, reference.decisions
     for one, other in zip(mine, right, strict=False):
         if one != other:
             return (

@@ -39,15 +39,14 @@ class Summary:
 
 def summarise(run: FleetRun) -> Summary:
     """The figures of a run, without its requests."""
-    rolling = [sample.rolling for sample in run.samples]
     return Summary(
         policy=run.config.name.replace("fifo", "FIFO"),
         seed=run.workload.seed,
         end_s=run.end_us / 1e6,
         stopped=run.stopped,
         totals=run.totals,
-        queue_depth_most=max((each.queue_depth for each in rolling), default=None),
-        workers_busy_mean=fmean(each.workers_busy for each in rolling) if rolling else None,
+        queue_depth_most=max((each.queue_depth for each in run.samples), default=None),
+        workers_busy_mean=fmean(each.workers_busy for each in run.samples) if run.samples else None,
     )
 
 

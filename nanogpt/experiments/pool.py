@@ -56,7 +56,21 @@ def run_elsewhere(
             raise
 
 
-def reported(results: Iterable[Result], total: int, what: str) -> Iterator[Result]:
+def run_reported(
+    task: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], num_processes: int, what: str
+) -> tuple[list[Result], bool]:
+    """The results of `run_jobs`, counted on standard error; and whether Ctrl-C ended them early."""
+    results: list[Result] = []
+    try:
+        for result in _reported(run_jobs(task, jobs, num_processes), len(jobs), what):
+            results.append(result)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"Stopped after {len(results)} of {len(jobs)} {what}.\n")
+        return results, True
+    return results, False
+
+
+def _reported(results: Iterable[Result], total: int, what: str) -> Iterator[Result]:
     """The results; says on standard error how many there are, in place on a terminal."""
     in_place = sys.stderr.isatty()
     try:

@@ -128,8 +128,8 @@ def fleet_run(runs: Sequence[tuple[str, FleetRun]], title: str) -> Figure:
         distribution(figure.axes[0], name, ms)
     label_axes(figure.axes[0], "TTFT (ms)", "requests with at most that (%)")
     for name, samples in rolling.items():
-        points = [(each.at_us / 1e6, each.rolling.throughput_tokens_per_s) for each in samples]
-        curve(figure.axes[1], name, points)
+        rates = [each.throughput_tokens_per_s for each in samples]
+        curve(figure.axes[1], name, enumerate(rates, start=1))
     if rolling:
         label_axes(figure.axes[1], "time (s)", "throughput, last 10 s (tokens/s)")
     return figure

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 from nanogpt.experiments import dashboard, fleet_comparison
 from nanogpt.experiments.fleet_comparison import Comparison, Summary
-from nanogpt.experiments.pool import reported, run_jobs
+from nanogpt.experiments.pool import run_reported
 from nanogpt.figures.curves import fleet_run, seeds_in_pairs
 from nanogpt.figures.drawing import PLOT_HELP, plot_file, write_plot
 from nanogpt.fleet import workload
@@ -171,7 +171,7 @@ def run_one(arguments: argparse.Namespace) -> int:
 def _recent(run: FleetRun) -> Summary:
     """The figures of the last seconds of a run that goes on."""
     summary = fleet_comparison.summarise(run)
-    return dataclasses.replace(summary, totals=run.samples[-1].rolling) if run.samples else summary
+    return dataclasses.replace(summary, totals=run.samples[-1]) if run.samples else summary
 
 
 @contextmanager
@@ -225,14 +225,7 @@ def run_many(arguments: argparse.Namespace) -> int:
         (configs, *_load(arguments), seed)
         for seed in range(arguments.seed, arguments.seed + arguments.repeats)
     ]
-    done: list[Sequence[Summary]] = []
-    stopped = False
-    try:
-        results = run_jobs(fleet_comparison.run_seed, jobs, arguments.jobs)
-        for summaries in reported(results, len(jobs), "seeds"):
-            done.append(summaries)
-    except KeyboardInterrupt:
-        stopped = True
+    done, stopped = run_reported(fleet_comparison.run_seed, jobs, arguments.jobs, "seeds")
     if arguments.json:
         _write_json(arguments, done, stopped=stopped)
     elif done:
@@ -241,8 +234,6 @@ def run_many(arguments: argparse.Namespace) -> int:
     drawn = not done or write_plot(
         arguments.plot, lambda: seeds_in_pairs(_compared(arguments, done), heading)
     )
-    if stopped:
-        sys.stderr.write(f"Stopped after {len(done)} of {len(jobs)} seeds.\n")
     return INTERRUPTED if stopped else 0 if drawn else NOTHING_SERVED
 
 

@@ -89,8 +89,7 @@ def route(workers: Sequence[WorkerView], hits: Mapping[int, int]) -> int:
     requests, then to the lower id. All `workers` have room; `hits` omits workers without a hit.
     """
     return min(
-        workers,
-        key=lambda w: (w.backlog_tokens - hits.get(w.id, 0), w.num_running, w.id),
+        workers, key=lambda w: (w.backlog_tokens - hits.get(w.id, 0), w.num_running, w.id)
     ).id
 
 

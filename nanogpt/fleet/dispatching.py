@@ -12,7 +12,7 @@ from nanogpt.fleet import decisions
 from nanogpt.fleet.decisions import Key, queue_key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies
-from nanogpt.fleet.fleet_record import Tracer
+from nanogpt.fleet.fleet_record import DecisionRecord, EventLog
 from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.simulated_worker import SimulatedWorker
@@ -41,7 +41,7 @@ class Dispatcher:
         config: FleetConfig,
         policies: FleetPolicies,
         workers: Workers,
-        tracer: Tracer,
+        log: EventLog,
         started: Callable[[SimulatedWorker], None],
         enqueue: Callable[[RequestState], None],
     ) -> None:
@@ -53,7 +53,7 @@ class Dispatcher:
         self._workers = workers
         self._config = config
         self._policies = policies
-        self._tracer = tracer
+        self._log = log
         self._started = started
         self._enqueue = enqueue
 
@@ -100,7 +100,7 @@ class Dispatcher:
         if self._config.urgency == "savable":
             state.priority = state.request.priority
         worker.admit(state, now_us)
-        self._tracer.decision(now_us, "dispatch", state.id, worker.id)
+        self._log.decisions.append(DecisionRecord(now_us, "dispatch", state.id, worker.id))
         self._started(worker)
 
     # ------------------------------------------------------------------ rounds
@@ -233,8 +233,9 @@ class Dispatcher:
             if worker.is_open and worker.kv_free_tokens >= claimant.kv_needed:
                 break
             if victim.place == "decoding":
-                self._tracer.visit(victim.visit(now_us, "preempted"))
-                self._tracer.decision(now_us, "preempt", victim.id, worker.id)
+                self._log.visits.append(victim.visit(now_us, "preempted"))
+                decision = DecisionRecord(now_us, "preempt", victim.id, worker.id)
+                self._log.decisions.append(decision)
                 worker.preempt(victim)
                 self._enqueue(victim)
         self._dispatch(claimant, worker, now_us)

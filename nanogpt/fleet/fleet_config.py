@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from nanogpt.fleet.costs import SOURCE_COST, CostModel
 from nanogpt.fleet.decisions import PREEMPTION_GAP
-from nanogpt.validate import check_int
+from nanogpt.validate import check_int, check_limits
 
 Order = Literal["priority", "fifo"]
 Urgency = Literal["off", "source", "savable"]
@@ -52,9 +52,7 @@ class FleetConfig:
     def __post_init__(self) -> None:
         for name in ("num_workers", "batch_size", "kv_tokens"):
             check_int(name, getattr(self, name), 1)
-        for name in ("ageing_us", "preemption_gap"):
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), 1)
+        check_limits(ageing_us=self.ageing_us, preemption_gap=self.preemption_gap)
         check_int("dispatch_us", self.dispatch_us, 0)
         for name, choices in (
             ("order", Order),

@@ -1,15 +1,14 @@
-"""The result of a simulated fleet's run: plain frozen data. The trace is enough to draw the run.
+"""The result of a simulated fleet's run: plain frozen data, enough to draw the run.
 
 All times are integer microseconds of the virtual clock.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.metrics import Metrics, Sample
-from nanogpt.fleet.workload import Workload
+from nanogpt.fleet.metrics import Metrics
+from nanogpt.fleet.workload import FleetRequest, Workload
 from nanogpt.trace import plain
 
 VERSION = 1
@@ -41,25 +40,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRecord:
-    """A request in the trace."""
-
-    id: int
-    arrival_us: int
-    deadline_us: int
-    priority: int
-    prompt_tokens: int
-    max_new_tokens: int
-    first_token_us: int | None
-    finished_us: int | None
-    refused: bool
-
-
-@dataclass(frozen=True, slots=True)
 class VisitRecord:
     """A request's visit to one worker: dispatched, in the batch from `start_us`, gone at the end.
 
-    `start_us` is `end_us` if the trace ended before its prefill began.
+    `start_us` is `end_us` if the run was stopped before its prefill began.
     """
 
     request_id: int
@@ -97,72 +81,66 @@ class DecisionRecord:
     at_us: int
     kind: DecisionKind
     request_id: int
-    worker: int | None
+    worker: int | None = None
 
 
-class Tracer:
-    """Collects visits and runs as they end and decisions as they happen. Mutable."""
+@dataclass(slots=True)
+class EventLog:
+    """Visits and runs as they end, decisions as they happen. Mutable."""
 
-    def __init__(self, *, enabled: bool) -> None:
-        self.enabled = enabled
-        self.visits: list[VisitRecord] = []
-        self.runs: list[RunRecord] = []
-        self.decisions: list[DecisionRecord] = []
-
-    def decision(
-        self, at_us: int, kind: DecisionKind, request_id: int, worker: int | None = None
-    ) -> None:
-        """Add a decision of the scheduler."""
-        if self.enabled:
-            self.decisions.append(DecisionRecord(at_us, kind, request_id, worker))
-
-    def run(self, run_record: Callable[[int], RunRecord | None], end_us: int) -> None:
-        """Add a worker's run that ends here, unless it has no pass."""
-        if self.enabled and (run := run_record(end_us)) is not None:
-            self.runs.append(run)
-
-    def visit(self, visit: VisitRecord) -> None:
-        """Add a visit that has ended."""
-        if self.enabled:
-            self.visits.append(visit)
-
-
-@dataclass(frozen=True, slots=True)
-class FleetTrace:
-    """Requests by arrival, visits by id and time, runs and decisions by time."""
-
-    name: str
-    cost: str
-    num_workers: int
-    batch_size: int
-    kv_tokens: int
-    end_us: int
-    requests: tuple[RequestRecord, ...]
-    visits: tuple[VisitRecord, ...]
-    runs: tuple[RunRecord, ...]
-    decisions: tuple[DecisionRecord, ...]
-    error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Dicts, lists, numbers, strings and None, with the schema's version."""
-        fields = plain(self)
-        cost = {"name": fields.pop("cost"), "modelled": True}
-        return {"version": VERSION, "cost": cost, **fields}
+    visits: list[VisitRecord] = field(default_factory=list[VisitRecord])
+    runs: list[RunRecord] = field(default_factory=list[RunRecord])
+    decisions: list[DecisionRecord] = field(default_factory=list[DecisionRecord])
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRun:
-    """A whole run. `outcomes` are in the order of the load; `trace` is None unless asked for.
+    """A whole run. `outcomes` are in the order of the load.
 
-    `totals`: the metrics of the whole run; `samples`: those of the last 10 s, once per virtual
-    second; `stopped`: it ended before all requests were done.
+    `totals`: the metrics of the whole run; `samples`: those of the last 10 s, at the end of each
+    virtual second; `visits` by time and request, `runs` and `decisions` by time; `stopped`: it
+    ended before all requests were done.
     """
 
     config: FleetConfig
     workload: Workload
     outcomes: tuple[Outcome, ...]
     totals: Metrics
-    samples: tuple[Sample, ...]
-    trace: FleetTrace | None
+    samples: tuple[Metrics, ...]
+    visits: tuple[VisitRecord, ...]
+    runs: tuple[RunRecord, ...]
+    decisions: tuple[DecisionRecord, ...]
     end_us: int
     stopped: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as a picture needs it: JSON values, with the schema's version."""
+        config, requests = self.config, zip(self.workload.requests, self.outcomes, strict=True)
+        return {
+            "version": VERSION,
+            "cost": {"name": config.cost.name, "modelled": True},
+            "name": config.name,
+            "num_workers": config.num_workers,
+            "batch_size": config.batch_size,
+            "kv_tokens": config.kv_tokens,
+            "end_us": self.end_us,
+            "requests": [_request(request, outcome) for request, outcome in requests],
+            "visits": plain(self.visits),
+            "runs": plain(self.runs),
+            "decisions": plain(self.decisions),
+            "error": None,
+        }
+
+
+def _request(request: FleetRequest, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "id": request.id,
+        "arrival_us": request.arrival_us,
+        "deadline_us": request.deadline_us,
+        "priority": request.priority,
+        "prompt_tokens": len(request.prompt),
+        "max_new_tokens": request.max_new_tokens,
+        "first_token_us": outcome.first_token_us,
+        "finished_us": outcome.finished_us,
+        "refused": outcome.refused,
+    }

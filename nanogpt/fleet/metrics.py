@@ -41,14 +41,6 @@ class Metrics:
     workers_busy: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The last 10 seconds before the moment `at_us`."""
-
-    at_us: int
-    rolling: Metrics
-
-
 def percentile(counts: Mapping[int, int], percent: int) -> int | None:
     """Nearest rank of values that come `counts[value]` times each; None of no values."""
     rank, seen = -(-percent * sum(counts.values()) // 100), 0
@@ -134,13 +126,13 @@ class Meter:
         while self._open and self._open[0][0] < now_us:
             self.settle(heapq.heappop(self._open)[1], violated=True)
 
-    def close_second(self, at_us: int, queue_depth: int, workers_busy: int) -> Sample:
-        """End a second of the virtual clock; return the sample of the last ten."""
+    def close_second(self, at_us: int, queue_depth: int, workers_busy: int) -> Metrics:
+        """End a second of the virtual clock; return the metrics of the last ten."""
         self.pass_deadlines(at_us)
         self._seconds.append(self.now)
         self.now = Tally()
         window, span_s = Tally().add(*self._seconds[-WINDOW_S:]), min(at_us / 1e6, WINDOW_S)
-        return Sample(at_us, measure(window, span_s, queue_depth, workers_busy))
+        return measure(window, span_s, queue_depth, workers_busy)
 
     def total(self) -> Tally:
         """Everything so far."""

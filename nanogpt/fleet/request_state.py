@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nanogpt.fleet.fleet_record import Outcome, RequestRecord, VisitEnd, VisitRecord
+from nanogpt.fleet.fleet_record import Outcome, VisitEnd, VisitRecord
 from nanogpt.fleet.fleet_views import WaitingView
 from nanogpt.fleet.speculating import Drafts
 from nanogpt.fleet.workload import FleetRequest
@@ -79,21 +79,6 @@ class RequestState:
             max_gap_us=self.max_gap_us,
             refused=self.is_refused,
             attained=finished_us is not None and finished_us <= self.request.deadline_us,
-        )
-
-    def record(self) -> RequestRecord:
-        """The request as the trace has it."""
-        request = self.request
-        return RequestRecord(
-            id=request.id,
-            arrival_us=request.arrival_us,
-            deadline_us=request.deadline_us,
-            priority=request.priority,
-            prompt_tokens=len(request.prompt),
-            max_new_tokens=request.max_new_tokens,
-            first_token_us=self.first_token_us,
-            finished_us=self.finished_us,
-            refused=self.is_refused,
         )
 
     def visit(self, end_us: int, ended: VisitEnd) -> VisitRecord:

@@ -7,17 +7,12 @@ it has. It ends where the batch may change: a request is done, stops drafting, j
 
 from nanogpt.fleet.costs import decode_us, prefill_us
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_record import RunKind, RunRecord, Tracer
+from nanogpt.fleet.fleet_record import EventLog, RunKind, RunRecord
 from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.prefix_caches import make_cache
 from nanogpt.fleet.request_state import RequestState
-from nanogpt.fleet.speculating import (
-    MIN_ACCEPTANCE,
-    MIN_TIME_LEFT_US,
-    Drafts,
-    may_speculate,
-)
+from nanogpt.fleet.speculating import MIN_ACCEPTANCE, MIN_TIME_LEFT_US, Drafts, may_speculate
 
 
 class SimulatedWorker:
@@ -28,7 +23,7 @@ class SimulatedWorker:
     """
 
     def __init__(
-        self, worker_id: int, config: FleetConfig, seed: int, meter: Meter, tracer: Tracer
+        self, worker_id: int, config: FleetConfig, seed: int, meter: Meter, log: EventLog
     ) -> None:
         self.id = worker_id
         self.config = config
@@ -45,7 +40,7 @@ class SimulatedWorker:
         self.version = 0  # of the run's end, which may be brought forward
         self._seed = seed
         self._meter = meter
-        self._tracer = tracer
+        self._log = log
         self._start_us = 0
         self._step_us = 1
         self._num_steps = 0
@@ -176,7 +171,8 @@ class SimulatedWorker:
 
     def end_run(self, now_us: int) -> list[RequestState]:
         """End the run: emit tokens, publish prefixes; return the requests that are done."""
-        self._tracer.run(self.run_record, now_us)
+        if (run := self.run_record(now_us)) is not None:
+            self._log.runs.append(run)
         if self.kind == "prefill":
             for state in self.prefilling:
                 self._emit_first(state, now_us)

@@ -9,8 +9,8 @@ import heapq
 from nanogpt.fleet.dispatching import Dispatcher
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import REFERENCE, FleetPolicies, validated_fleet_policies
-from nanogpt.fleet.fleet_record import FleetRun, FleetTrace, Tracer
-from nanogpt.fleet.metrics import Meter, Metrics, Sample, measure
+from nanogpt.fleet.fleet_record import DecisionRecord, EventLog, FleetRun
+from nanogpt.fleet.metrics import Meter, Metrics, measure
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.simulated_worker import SimulatedWorker
 from nanogpt.fleet.waiting import next_look_us, next_priority
@@ -24,14 +24,12 @@ def simulate(
     config: FleetConfig,
     workload: Workload,
     policies: FleetPolicies = REFERENCE,
-    *,
-    trace: bool = False,
 ) -> FleetRun:
     """Run a load to its end.
 
     Raises: PolicyError for an illegal answer of a policy, and whatever a policy raises.
     """
-    simulation = Simulation(config, workload, policies, trace=trace)
+    simulation = Simulation(config, workload, policies)
     simulation.advance()
     return simulation.result()
 
@@ -44,27 +42,25 @@ class Simulation:
         config: FleetConfig,
         workload: Workload,
         policies: FleetPolicies = REFERENCE,
-        *,
-        trace: bool = False,
     ) -> None:
         self.config = config
         self.workload = workload
         self.now_us = 0
-        self.samples: list[Sample] = []
+        self.samples: list[Metrics] = []
         self.states = [RequestState(request) for request in workload.requests]
         self.meter = Meter()
         self.num_arrived = 0
         self.num_done = 0
         self._by_id = {state.id: state for state in self.states}
         self._policies = validated_fleet_policies(policies)
-        self._tracer = Tracer(enabled=trace)
+        self._log = EventLog()
         self._events: list[tuple[int, int, int, int]] = []  # (at, kind, whose, version)
         self.workers = [
-            SimulatedWorker(number, config, workload.seed, self.meter, self._tracer)
+            SimulatedWorker(number, config, workload.seed, self.meter, self._log)
             for number in range(config.num_workers)
         ]
         self.dispatcher = Dispatcher(
-            config, self._policies, self.workers, self._tracer, self._started, self._enqueue
+            config, self._policies, self.workers, self._log, self._started, self._enqueue
         )
         num_queues = len(self.dispatcher.queues)
         self._last_round_us: list[int | None] = [None] * num_queues
@@ -90,7 +86,7 @@ class Simulation:
                 self._next_event()
 
     def result(self) -> FleetRun:
-        """The run so far."""
+        """The run so far, with the visits and runs of passes that have not ended."""
         for worker in self.workers:
             worker.settle(self.now_us)
         self.meter.pass_deadlines(self.now_us)
@@ -98,38 +94,25 @@ class Simulation:
             for state in self.states[: self.num_arrived]:
                 if state.place != "done":
                     self.meter.settle(state.id, violated=True)
-        return FleetRun(
-            config=self.config,
-            workload=self.workload,
-            outcomes=tuple(state.outcome() for state in self.states),
-            totals=self._measure(),
-            samples=tuple(self.samples),
-            trace=self._trace() if self._tracer.enabled else None,
-            end_us=self.now_us,
-            stopped=self.num_done < len(self.states),
-        )
-
-    def _trace(self) -> FleetTrace:
-        """The trace so far, with the runs and visits that have not ended."""
         runs = [run for worker in self.workers if (run := worker.run_record(self.now_us))]
         visits = [
             state.visit(self.now_us, "running")
             for state in self.states
             if state.place in ("dispatched", "prefilling", "decoding")
         ]
-        runs = sorted(self._tracer.runs + runs, key=lambda r: (r.start_us, r.worker))
-        visits = sorted(self._tracer.visits + visits, key=lambda v: (v.dispatched_us, v.request_id))
-        return FleetTrace(
-            name=self.config.name,
-            cost=self.config.cost.name,
-            num_workers=self.config.num_workers,
-            batch_size=self.config.batch_size,
-            kv_tokens=self.config.kv_tokens,
-            end_us=self.now_us,
-            requests=tuple(state.record() for state in self.states),
+        runs = sorted(self._log.runs + runs, key=lambda r: (r.start_us, r.worker))
+        visits = sorted(self._log.visits + visits, key=lambda v: (v.dispatched_us, v.request_id))
+        return FleetRun(
+            config=self.config,
+            workload=self.workload,
+            outcomes=tuple(state.outcome() for state in self.states),
+            totals=self._measure(),
+            samples=tuple(self.samples),
             visits=tuple(visits),
             runs=tuple(runs),
-            decisions=tuple(self._tracer.decisions),
+            decisions=tuple(self._log.decisions),
+            end_us=self.now_us,
+            stopped=self.num_done < len(self.states),
         )
 
     # ------------------------------------------------------------------ what the dispatcher calls
@@ -187,11 +170,11 @@ class Simulation:
         self.num_done += 1
         self.meter.now.refused += 1
         self.meter.settle(state.id, violated=True)
-        self._tracer.decision(self.now_us, "refuse", state.id)
+        self._log.decisions.append(DecisionRecord(self.now_us, "refuse", state.id))
 
     def _end_run(self, worker: SimulatedWorker) -> None:
         for state in worker.end_run(self.now_us):
-            self._tracer.visit(state.visit(self.now_us, "finished"))
+            self._log.visits.append(state.visit(self.now_us, "finished"))
             state.finished_us = self.now_us
             state.place, state.drafts = "done", None
             self.num_done += 1
@@ -208,7 +191,7 @@ class Simulation:
         priority = next_priority(self.config, self._policies, state, self.now_us)
         if priority != state.priority:
             if priority < state.priority:
-                self._tracer.decision(self.now_us, "bump", state.id)
+                self._log.decisions.append(DecisionRecord(self.now_us, "bump", state.id))
             state.priority = priority
             self.dispatcher.rank_again(state)
             self._ask_for_round(state.queue)

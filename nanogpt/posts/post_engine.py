@@ -6,6 +6,7 @@ from typing import Any
 
 from nanogpt import engine, kv_cache_manager, request, scheduler
 from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.extensions import Drafter
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
@@ -14,7 +15,7 @@ from nanogpt.policies import Policies
 from nanogpt.policy_views import Policy
 from nanogpt.posts.post_request import KVView, Request, by_head
 from nanogpt.request import Arrivals, validate_fields
-from nanogpt.trace import Trace
+from nanogpt.trace import StepRecord, Trace, WaitRecord
 from nanogpt.validate import check_is
 
 
@@ -172,7 +173,7 @@ def scheduled_generate(
     As in the scheduling post, one request prefills at a time, and a step is two forwards, prefill
     and decode (executor="packed" makes it one). `settings` are further fields of `EngineConfig`;
     `max_steps` ends a run that would go on for ever.
-    Returns the scheduler; `scheduler.trace` is the run, which `posts.step_log` prints.
+    Returns the scheduler; `scheduler.trace` is the run, which `step_log` prints.
     Raises: as `chunked_prefill_generate`.
     """
     check_is("requests", requests, Sequence, "a list of Request")
@@ -202,3 +203,17 @@ def interleaved_generate(
     if settings["executor"] == "padded":
         raise ValueError("the executor 'padded' takes two forwards; choose 'fused' or 'packed'")
     return scheduled_generate(model, requests, policy, token_budget, max_kv_tokens, **settings)
+
+
+def step_log(trace: Trace) -> str:
+    """The run as text, one line per step: what prefills, decodes, waits, was preempted."""
+    return "\n".join(map(_step_line, trace.steps, wait_reasons(trace)))
+
+
+def _step_line(step: StepRecord, waits: Sequence[WaitRecord]) -> str:
+    prefills = [f"{w.request_id}[{w.start}:{w.end}]" for w in step.work if w.kind == "prefill"]
+    decodes = [work.request_id for work in step.work if work.kind == "decode"]
+    waiting = [wait.request_id for wait in waits]
+    line = f"[step {step.step}] prefill={', '.join(prefills) or None} decode={decodes} "
+    line += f"waiting={waiting} kv={step.kv_after}"
+    return line + (f" preempted={list(step.preempted)}" if step.preempted else "")

@@ -102,9 +102,7 @@ def textbook_mask(num_new: int, num_past: int, attn_mask: Tensor | None) -> Tens
     return (keys <= queries) & real | (keys == queries)  # (B, T, S + T)
 
 
-def assemble_batch_cache(
-    requests: Sequence[Request],
-) -> tuple[BatchedKV | None, Tensor, list[int]]:
+def assemble_batch_cache(requests: Sequence[Request]) -> tuple[BatchedKV | None, Tensor, list[int]]:
     """The K/V of all requests side by side, left-padded with zeros to the longest.
 
     Returns past_kvs (None if no request holds any), attn_mask (B, 1, S) True where a column is

@@ -10,13 +10,13 @@ Times are microseconds of the machine's monotonic clock.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from nanogpt.preemption.shared_state import SharedState
 from nanogpt.request import Request
-from nanogpt.slo.policy import MARGIN, Mode, by_urgency, done_in
+from nanogpt.slo.policy import MARGIN, by_urgency, done_in
 from nanogpt.slo.slo_policies import REFERENCE, SloPolicies
 from nanogpt.slo.slo_view import SloRequest
 
@@ -72,29 +72,6 @@ class Arrival:
     slo: SloRequest
 
 
-class Inbox:
-    """Requests on their way to the engine. Any thread adds, the engine takes, the monitor looks."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._arrivals: tuple[Arrival, ...] = ()
-
-    def add(self, arrival: Arrival) -> None:
-        """Add a request."""
-        with self._lock:
-            self._arrivals = (*self._arrivals, arrival)
-
-    def look(self) -> tuple[Arrival, ...]:
-        """The requests in it, oldest first."""
-        return self._arrivals
-
-    def take(self) -> tuple[Arrival, ...]:
-        """Empty it."""
-        with self._lock:
-            taken, self._arrivals = self._arrivals, ()
-        return taken
-
-
 See = Callable[[Snapshot, Iterable[Arrival]], Snapshot]
 
 
@@ -113,15 +90,16 @@ def write_step(shared: SharedState, step: int) -> None:
 class Monitor:
     """Looks every `poll_s` seconds, since slack shrinks with time, and at once when woken.
 
-    `see` and `write` are exchangeable. Mutable: the snapshot, the last decision. An error of the
-    gate ends the thread; `publish` raises it.
+    `inbox` has the arrivals that the engine has not taken in yet, oldest first. `see` and `write`
+    are exchangeable. Mutable: the snapshot, the last decision. An error of the gate ends the
+    thread; `publish` raises it.
     """
 
     def __init__(
         self,
         shared: SharedState,
         gate: Gate,
-        inbox: Inbox,
+        inbox: Sequence[Arrival],
         see: See = with_arrivals,
         write: Callable[[SharedState, int], None] = write_step,
         poll_s: float = POLL_S,
@@ -199,7 +177,7 @@ class Monitor:
         asked = self.decision.target.step if self.decision else None
         if snapshot is None or snapshot.step == asked:
             return
-        seen = self.see(replace(snapshot, now_us=now_us()), self.inbox.look())
+        seen = self.see(replace(snapshot, now_us=now_us()), tuple(self.inbox))
         target = self.gate(seen)
         if target is None:
             return
@@ -225,10 +203,8 @@ def is_immune(runner: SloRequest) -> bool:
 def slo_gate(
     a: float,
     c: float,
-    margin: float = MARGIN,
-    mode: Mode = "conservative",
-    policy: SloPolicies = REFERENCE,
     *,
+    policy: SloPolicies = REFERENCE,
     progress: Callable[[SloRequest, int, float], SloRequest] = with_progress,
     immune: Callable[[SloRequest], bool] = is_immune,
 ) -> Gate:
@@ -246,7 +222,7 @@ def slo_gate(
         running = [
             policy.view(progress(runner, elapsed_us, a), now, a, c) for runner in snapshot.running
         ]
-        victim = policy.select_victim(waiting[0], running, margin, mode)
+        victim = policy.select_victim(waiting[0], running, MARGIN, "conservative")
         return None if victim is None else Target(snapshot.step, waiting[0].id)
 
     return gate

@@ -28,7 +28,6 @@ from nanogpt.preemption.cleanup import resume_or_abort, rollback_step
 from nanogpt.preemption.monitor import (
     Arrival,
     Gate,
-    Inbox,
     Monitor,
     See,
     Snapshot,
@@ -99,7 +98,7 @@ class PreemptiveEngine(Engine):
         self.executor.run_pass = self.run_pass
         self.preemption = preemption
         self.runner = runner
-        self.inbox = Inbox()
+        self.inbox: list[Arrival] = []  # any thread appends, only this engine removes
         self.slos: dict[int, SloRequest] = {}
         self.preemptions: list[PreemptionRecord] = []
         self.refused: dict[int, str] = {}
@@ -133,7 +132,7 @@ class PreemptiveEngine(Engine):
         not have is noted in `refused`.
         """
         validate_request(request, self.model.config)
-        self.inbox.add(Arrival(request, _promise(request, slo_us)))
+        self.inbox.append(Arrival(request, _promise(request, slo_us)))
         if self.monitor is not None:
             self.monitor.wake()
 
@@ -148,7 +147,8 @@ class PreemptiveEngine(Engine):
         super().abort(request_id)
 
     def _take_arrivals(self) -> None:
-        for arrival in self.inbox.take():
+        while self.inbox:
+            arrival = self.inbox.pop(0)
             request_id, slo = arrival.request.id, arrival.slo
             try:
                 self.submit(arrival.request)
@@ -166,7 +166,7 @@ class PreemptiveEngine(Engine):
 
     def serve(self) -> None:
         """Run steps until no request is left, in the inbox or out of it. Raises: as `step` does."""
-        while self.inbox.look() or not self.scheduler.is_done():
+        while self.inbox or not self.scheduler.is_done():
             self.step()
 
     def step(self) -> StepRecord:

@@ -8,15 +8,15 @@ import os
 import socket
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any
 
-from nanogpt.child_process import ChildProcess, receive, send
+from nanogpt.child_process import ChildGroup, ChildProcess, receive, send
 from nanogpt.model import GPT
 from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, RankPolicies
 from nanogpt.preemption.rank_messages import (
@@ -44,7 +44,7 @@ On a busy machine, a rank's report that its peer did not come can be this late.
 _LOOK_EVERY_S = 0.2
 
 
-class Runner:
+class Runner(ChildGroup):
     """A group of rank processes, and the passes they run. Use it in a `with`, or `close` it.
 
     `timeout_s` limits every collective. Mutable: `step`, the number of the newest pass;
@@ -67,9 +67,8 @@ class Runner:
         self.replied_ns = 0
         self._group = start_ranks(num_ranks)
         self.before_close: list[Callable[[], None]] = []
-        # Also for a runner that was not closed: a notebook cell that was run twice.
         self._close = weakref.finalize(self, _end, self._group, self.before_close)
-        with self._ended_on_error(), TemporaryDirectory(prefix="nanogpt-ranks-") as folder:
+        with self.ended_on_error(), TemporaryDirectory(prefix="nanogpt-ranks-") as folder:
             self._expect_ready()
             self._call_all("join", str(Path(folder) / "store"), timeout_s)
             self._expect_ready()
@@ -83,11 +82,6 @@ class Runner:
     def process_ids(self) -> list[int]:
         """The ranks' process ids, in the order of the ranks."""
         return [rank.child.process.pid for rank in self._group.ranks]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there are ranks to run a pass."""
-        return self._close.alive
 
     def load(
         self,
@@ -106,7 +100,7 @@ class Runner:
             raise ValueError(f"there is no agreement {agreement!r}; choose from {known}")
         check_num_ranks(self.num_ranks, model.config)
         self._check_open()
-        with self._ended_on_error():
+        with self.ended_on_error():
             for rank in self._group.ranks:
                 shard = shard_model(model, rank.rank, self.num_ranks)
                 rank.call("load", shard, num_slots, agreement, policies)
@@ -129,31 +123,13 @@ class Runner:
         """Run the pass that was left last to its end, without a vote. Raises: as `run` does."""
         return self._pass("resume", step)
 
-    def close(self) -> None:
-        """End every rank and release the shared memory. A second time does nothing."""
-        self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def _pass(self, method: Method, step: int, *arguments: Any) -> Outcome:
         self._check_open()
-        with self._ended_on_error():
+        with self.ended_on_error():
             self._call_all(method, step, *arguments)
             replies = self.read_replies(replies_of(self._group, self.timeout_s + _QUIET_S))
             self.replied_ns = time.perf_counter_ns()
             return self.judge(replies, step, self.shared.target)
-
-    @contextmanager
-    def _ended_on_error(self) -> Generator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
 
     def _call_all(self, method: Method, *arguments: Any) -> None:
         for rank in self._group.ranks:

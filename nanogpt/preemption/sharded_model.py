@@ -164,11 +164,7 @@ def attend(kv: Tensor, rows: Sequence[PassRow], q: Tensor, k: Tensor, v: Tensor)
 
 
 def forward_pass(
-    shard: Shard,
-    kv: Tensor,
-    rows: Sequence[PassRow],
-    reduce_attention: Reduce,
-    reduce_mlp: Reduce,
+    shard: Shard, kv: Tensor, rows: Sequence[PassRow], reduce_attention: Reduce, reduce_mlp: Reduce
 ) -> Generator[int, None, Tensor]:
     """Yield each layer's number at its attention op; return the rows' hidden states (R, C).
 

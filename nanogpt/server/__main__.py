@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer, tokenizer_for
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer, tokenizer_for
 from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig

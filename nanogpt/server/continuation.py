@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.server.server_policies import StreamDelta, stream_delta
 
 Reason = Literal["stop", "length", "abort", "refused", "error"]

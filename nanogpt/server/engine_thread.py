@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
-from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
 from nanogpt.server.admission import AdmissionControl, Deadlines, admission_limits
 from nanogpt.server.api_errors import not_admitted, unavailable

@@ -7,26 +7,20 @@ once more, without a KV cache, in a thread of its own, one text at a time.
 import asyncio
 import codecs
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
-from nanogpt.checkpoints.pieces import Tokenizer
+from nanogpt.checkpoints.tokenizer import Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.posts.oracle import attend_in_window
 
 _ROWS = 64
 """Positions whose logits are in memory at once: those of 1,024 of GPT-2's would be 200 MB."""
 
-
 LogProbs: TypeAlias = dict[str, list[Any]]
-
-
-class TokenScore(NamedTuple):
-    """A token's log probability, and the likeliest tokens in its place."""
-
-    logprob: float
-    likeliest: dict[int, float]
+Scores: TypeAlias = list[tuple[float, dict[int, float]]]
+"""Each token's log probability, and those of the likeliest tokens in its place."""
 
 
 class Scorer:
@@ -49,7 +43,7 @@ class Scorer:
 
 
 @torch.inference_mode()
-def score(engine: Engine, tokens: Sequence[int], num_likeliest: int) -> list[TokenScore]:
+def score(engine: Engine, tokens: Sequence[int], num_likeliest: int) -> Scores:
     """Score every token but the first, under the sliding window of the engine."""
     if len(tokens) < 2:
         return []
@@ -57,7 +51,7 @@ def score(engine: Engine, tokens: Sequence[int], num_likeliest: int) -> list[Tok
     length = len(tokens) - 1
     attend = attend_in_window(length, config.sliding_window, config.num_sinks)
     hidden = model.hidden(torch.tensor([tokens[:-1]]), torch.arange(length), attend)[0]  # (T, C)
-    scores: list[TokenScore] = []
+    scores: Scores = []
     for start in range(0, length, _ROWS):
         logprobs = model.logits(hidden[start : start + _ROWS]).log_softmax(-1).cpu()  # (R, V)
         chosen = tokens[start + 1 : start + 1 + _ROWS]
@@ -65,13 +59,11 @@ def score(engine: Engine, tokens: Sequence[int], num_likeliest: int) -> list[Tok
         rows = zip(chosen, logprobs, likeliest.indices, likeliest.values, strict=True)
         for token, row, ids, values in rows:
             best = dict(zip(ids.tolist(), values.tolist(), strict=True))
-            scores.append(TokenScore(row[token].item(), best))
+            scores.append((row[token].item(), best))
     return scores
 
 
-def as_json(
-    tokens: Sequence[int], scores: Sequence[TokenScore], first: int, tokenizer: Tokenizer
-) -> LogProbs:
+def as_json(tokens: Sequence[int], scores: Scores, first: int, tokenizer: Tokenizer) -> LogProbs:
     """The `logprobs` of a completion that shows the tokens from number `first` on.
 
     `scores` are those of all tokens but the very first, which has null. As in the API, the token

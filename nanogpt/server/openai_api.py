@@ -6,7 +6,7 @@ Source: the API reference of OpenAI, completions and chat completions.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.admission import most_positions
 from nanogpt.server.api_errors import ApiError, bad_request

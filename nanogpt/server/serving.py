@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.admission import Deadlines
 from nanogpt.server.app import STALLED_S, App, RequestIds

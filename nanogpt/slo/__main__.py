@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nanogpt.experiments import slo_table
-from nanogpt.experiments.pool import reported, run_jobs
+from nanogpt.experiments.pool import run_reported
 from nanogpt.figures.curves import attainment_by_load, step_cost
 from nanogpt.figures.drawing import PLOT_HELP, plot_file, write_plot
 from nanogpt.slo.load import POST_COST
@@ -86,14 +86,7 @@ def ladder(arguments: argparse.Namespace) -> int:
         for rate in arguments.rates
         for variant in slo_table.VARIANTS
     ]
-    trials: list[slo_table.Trial] = []
-    stopped = False
-    try:
-        results = run_jobs(slo_table.run_trial, jobs, arguments.jobs)
-        for trial in reported(results, len(jobs), "runs"):
-            trials.append(trial)
-    except KeyboardInterrupt:
-        stopped = True
+    trials, stopped = run_reported(slo_table.run_trial, jobs, arguments.jobs, "runs")
     table = slo_table.cells(trials)
     if arguments.json:
         record = {
@@ -118,10 +111,7 @@ def ladder(arguments: argparse.Namespace) -> int:
             f"modelled: {POST_COST.model.name}; bars are 95 % intervals",
         ),
     )
-    if stopped:
-        sys.stderr.write(f"Stopped after {len(trials)} of {len(jobs)} runs.\n")
-        return 130
-    return 0 if drawn else 1
+    return 130 if stopped else 0 if drawn else 1
 
 
 def _as_text(arguments: argparse.Namespace, table: Sequence[slo_table.Cell]) -> str:

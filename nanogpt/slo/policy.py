@@ -98,13 +98,9 @@ def select_victim(
     return None
 
 
-def refuses_preemption(layers_done: int, num_layers: int, *, first_token: bool = False) -> bool:
-    """Rule 2: whether a pass runs to its end although it was to be preempted.
-
-    It does past 90 % of its layers, and from its first layer on if it computes a request's first
-    decode: otherwise a whole prefill would be lost for one token.
-    """
-    return first_token or layers_done / num_layers > PROTECTED_SHARE
+def refuses_preemption(layers_done: int, num_layers: int) -> bool:
+    """Rule 2: whether a pass is past 90 % of its layers, so that it runs to its end."""
+    return layers_done / num_layers > PROTECTED_SHARE
 
 
 def slept_enough(suspended_us: int, pass_us: int, bound: float = SLEEP_BOUND) -> bool:

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any
 
-from nanogpt.child_process import ChildProcess, receive, send
+from nanogpt.child_process import ChildGroup, ChildProcess, receive, send
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.fleet import decisions
@@ -71,7 +71,7 @@ class _WorkerHandle:
         self.pipe.close()
 
 
-class Fleet:
+class Fleet(ChildGroup):
     """Worker processes that serve requests on one model. Use it in a `with`, or `close` it.
 
     A worker that has requests and sends nothing for 30 s is ended. Mutable: `route`;
@@ -104,9 +104,8 @@ class Fleet:
         self._seen: set[int] = set()
         self._workers: dict[int, _WorkerHandle] = {}
         folder = TemporaryDirectory(prefix="nanogpt-workers-", ignore_cleanup_errors=True)
-        # Also for a fleet that was not closed: a notebook cell that was run twice.
         self._close = weakref.finalize(self, _end, self._workers, folder)
-        try:
+        with self.ended_on_error():
             weights = Path(folder.name) / "weights"
             write_model(model, weights)
             for i in range(num_workers):
@@ -118,19 +117,11 @@ class Fleet:
             if self.lost:
                 raise WorkersFailed("; ".join(self.lost))
             folder.cleanup()  # a process that maps a file keeps it; on Windows, it goes in the end
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def process_ids(self) -> dict[int, int]:
         """The process id of every worker, by worker id."""
         return {i: worker.child.process.pid for i, worker in self._workers.items()}
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there are workers to serve a request."""
-        return self._close.alive
 
     def serve(self, requests: Sequence[Request]) -> list[Result]:
         """Serve requests that all arrive now. Returns and raises: as `run` does."""
@@ -145,11 +136,8 @@ class Fleet:
         """
         self._check_open()
         self._check_arrivals(arrivals)
-        try:
+        with self.ended_on_error():
             results = self._run(arrivals)
-        except BaseException:
-            self.close()
-            raise
         return [results[request.id] for _, request in arrivals]
 
     def forget(self) -> None:
@@ -158,26 +146,13 @@ class Fleet:
         Raises: WorkersFailed when the last worker is lost, or when one does not answer.
         """
         self._check_open()
-        try:
+        with self.ended_on_error():
             for worker in self._workers.values():
                 worker.is_ready = False
                 worker.order(Forget())
                 worker.book.forget()
             self._await_ready(_SILENT_S)
-        except BaseException:
-            self.close()
-            raise
         self._seen.clear()
-
-    def close(self) -> None:
-        """End every worker. A second time does nothing."""
-        self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _await_ready(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s

@@ -31,8 +31,7 @@ from nanogpt import (
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.policy_views import RequestView
-from nanogpt.posts.post_engine import PostEngine
-from nanogpt.posts.step_log import step_log
+from nanogpt.posts.post_engine import PostEngine, step_log
 
 # ---------------------------------------------------------------- names and fields
 

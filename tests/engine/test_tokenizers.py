@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.checkpoints.byte_pairs import BYTE_OF, BytePairs, load_tokenizer
-from nanogpt.checkpoints.pieces import Characters
-from nanogpt.checkpoints.tokenizer import ALPHABET, decode, encode
+from nanogpt.checkpoints.tokenizer import ALPHABET, Characters, decode, encode
 
 
 @pytest.fixture(scope="module")

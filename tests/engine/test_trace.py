@@ -17,7 +17,7 @@ from nanogpt.experiments.trace_metrics import (
     token_times_us,
 )
 from nanogpt.experiments.trace_waits import wait_reasons
-from nanogpt.posts.step_log import step_log
+from nanogpt.posts.post_engine import step_log
 from nanogpt.trace import (
     SCHEMA_VERSION,
     ClockRecord,

@@ -174,9 +174,8 @@ def test_cached_prefixes_give_way_to_what_is_set_aside_the_hit_aside():
         shared(0, 0, 20), request(1, 50_000, prompt=100), shared(2, 99_000, 20, new=100)
     )
     simulation = run(plain(kv_tokens=221), given_load, prefix_cache="radix")
-    trace = simulation.result().trace
-    assert trace is not None
-    assert [(each.reserved_tokens, each.cached_tokens) for each in trace.runs] == [
+    result = simulation.result()
+    assert [(each.reserved_tokens, each.cached_tokens) for each in result.runs] == [
         (122, 0), (122, 99), (102, 119), (102, 119), (219, 2), (219, 2),
     ]  # fmt: skip
     assert hits(simulation) == [0, 0, 19]
@@ -218,9 +217,8 @@ def test_a_preempted_request_keeps_its_progress_and_pays_for_its_prefill_again()
     assert simulation.meter.total().gaps_us[1650] == 1  # the time that it was away
     below = load(request(0, 0, new=9, priority=7), request(1, 760, new=2, priority=5))
     assert run(preempting(), below).result().totals.preemptions == 0  # the gap is three levels
-    trace = simulation.result().trace
-    assert trace is not None
-    assert [(v.request_id, v.ended, v.generated_tokens) for v in trace.visits] == [
+    result = simulation.result()
+    assert [(v.request_id, v.ended, v.generated_tokens) for v in result.visits] == [
         (0, "preempted", 2), (1, "finished", 2), (0, "finished", 7),
     ]  # fmt: skip
 
@@ -309,10 +307,10 @@ def test_the_gates_close(fields: Any, config: Any, steps: int):
 
 
 def check_run(simulation: Simulation) -> None:
-    """What holds of every run to the end, by its outcomes and its trace."""
+    """What holds of every run to the end, by its outcomes and its records."""
     result = simulation.result()
-    config, trace = result.config, result.trace
-    assert trace is not None and not result.stopped and simulation.finished
+    config = result.config
+    assert not result.stopped and simulation.finished
     for given_request, outcome in zip(result.workload.requests, result.outcomes, strict=True):
         assert outcome.refused == (given_request.kv_tokens_needed > config.kv_tokens)
         if outcome.refused:
@@ -322,7 +320,7 @@ def check_run(simulation: Simulation) -> None:
         assert given_request.arrival_us < first_us <= finished_us <= result.end_us
         assert outcome.generated == given_request.max_new_tokens
         assert outcome.attained == (finished_us <= given_request.deadline_us)
-        visits = [each for each in trace.visits if each.request_id == outcome.id]
+        visits = [each for each in result.visits if each.request_id == outcome.id]
         assert [each.ended for each in visits] == ["preempted"] * outcome.preemptions + ["finished"]
         assert sum(each.generated_tokens for each in visits) == outcome.generated
         assert all(each.generated_tokens >= 1 for each in visits)  # so every visit is progress
@@ -334,7 +332,7 @@ def check_run(simulation: Simulation) -> None:
                 assert visit.hit_tokens + visit.computed_tokens == known
             known += visit.generated_tokens
     for worker in range(config.num_workers):
-        runs = [each for each in trace.runs if each.worker == worker]
+        runs = [each for each in result.runs if each.worker == worker]
         assert all(a.end_us <= b.start_us for a, b in pairwise(runs))
         for each in runs:
             assert each.reserved_tokens + each.cached_tokens <= config.kv_tokens
@@ -373,15 +371,13 @@ def test_the_invariants_hold_of_every_small_load_and_looking_in_between_changes_
 ):
     config = replace(config, **small_fleet(draw))
     given_load = small_load(draw, gap_us=draw.choice((300, 3000)))
-    simulation = Simulation(config, given_load, trace=True)
+    simulation = Simulation(config, given_load)
     while not simulation.finished:
         simulation.advance(simulation.now_us + draw.choice((50, 5000, 300_000)))
         check(simulation)
         simulation.result()
     check_run(simulation)
-    whole = simulate(config, given_load, trace=True)
-    assert simulation.result() == whole
-    assert simulate(config, given_load) == replace(whole, trace=None)
+    assert simulation.result().to_json() == simulate(config, given_load).to_json()
 
 
 # --- the same, always -----------------------------------------------------------------------------
@@ -411,16 +407,15 @@ def test_many_steps_at_once_are_the_same_as_one_by_one():
 
 def test_a_run_that_is_stopped_says_so_and_has_what_there_is():
     given_load = make_workload("steady", 100, 5, 1)
-    simulation = Simulation(ADAPTIVE, given_load, trace=True)
+    simulation = Simulation(ADAPTIVE, given_load)
     simulation.advance(1_234_567)
     result = simulation.result()
     assert result.stopped and result.end_us == 1_234_567
     assert len(result.samples) == 1
     assert 100 < result.totals.arrived < 150 and result.totals.completed > 90
-    assert result.trace is not None
-    assert all(each.end_us <= 1_234_567 for each in result.trace.runs)
-    assert any(each.ended == "running" for each in result.trace.visits)
-    empty = simulate(ADAPTIVE, load(), trace=True)
+    assert all(each.end_us <= 1_234_567 for each in result.runs)
+    assert any(each.ended == "running" for each in result.visits)
+    empty = simulate(ADAPTIVE, load())
     assert (empty.end_us, empty.stopped, empty.totals.ttft_p50_ms) == (0, False, None)
 
 
@@ -439,20 +434,20 @@ def test_percentiles_are_nearest_rank():
 
 def test_the_rolling_metrics_forget_what_is_ten_seconds_old():
     result = simulate(FIFO, load(request(0), request(1, 11_500_000), request(2, 15 * SECOND)))
-    rolling = [each.rolling for each in result.samples]
+    rolling = result.samples
     assert [each.completed for each in rolling] == [1] * 10 + [0] + [1] * 4
-    assert result.samples[0].rolling.throughput_tokens_per_s == 3.0
+    assert rolling[0].throughput_tokens_per_s == 3.0
     assert rolling[9].throughput_tokens_per_s == rolling[11].throughput_tokens_per_s == 0.3
     assert rolling[10].ttft_p50_ms is None
     on_a_full_second = simulate(FIFO, load(request(0, 999_000), request(1, 1_500_000)))
     assert on_a_full_second.outcomes[0].finished_us == SECOND
-    assert [each.rolling.completed for each in on_a_full_second.samples] == [1]
+    assert [each.completed for each in on_a_full_second.samples] == [1]
 
 
 def test_a_violation_counts_when_the_deadline_passes_not_when_it_is_done():
     late = request(0, new=20_000, deadline_us=1_200_000)  # done at about 3 s
     result = simulate(replace(FIFO, kv_tokens=30_000), load(late))
-    shares = [each.rolling.slo_violation_share for each in result.samples]
+    shares = [each.slo_violation_share for each in result.samples]
     assert shares == [None, 1.0, 1.0]
     assert (result.totals.violations, result.totals.slo_violation_share) == (1, 1.0)
     assert result.outcomes[0].finished_us == 700 + 19_999 * 150
@@ -471,10 +466,9 @@ def test_6_utilisation_is_the_share_of_the_batch_and_not_of_the_cache():
 
 def test_7_the_baseline_is_naive():
     assert (FIFO.prefix_cache, FIFO.speculation, FIFO.preemption_gap) == ("none", False, None)
-    result = simulate(FIFO, make_workload("steady", 30, 5, 42), trace=True)
+    result = simulate(FIFO, make_workload("steady", 30, 5, 42))
     assert result.totals.kv_hit_share == 0.0 and result.totals.preemptions == 0
-    assert result.trace is not None
     arrivals = sorted(
-        (d for d in result.trace.decisions if d.kind == "dispatch"), key=lambda d: d.request_id
+        (d for d in result.decisions if d.kind == "dispatch"), key=lambda d: d.request_id
     )
     assert [d.worker for d in arrivals] == [number % 4 for number in range(len(arrivals))]

@@ -17,7 +17,6 @@ from nanogpt.preemption import monitor as monitor_module
 from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, local_vote
 from nanogpt.preemption.monitor import (
     Arrival,
-    Inbox,
     Monitor,
     Snapshot,
     Target,
@@ -155,7 +154,7 @@ def arrival(request_id: int, slo_us: int = 1000) -> Arrival:
 
 
 def test_the_monitor_writes_the_number_of_the_step_it_looked_at_once_per_step(shared: SharedState):
-    with Monitor(shared, first_hurried, Inbox()) as monitor:
+    with Monitor(shared, first_hurried, []) as monitor:
         monitor.publish(snapshot(41, slo(1, 1000)))
         wait_for(lambda: shared.target == 41)
         assert monitor.decision is not None
@@ -175,7 +174,7 @@ def test_time_alone_can_make_it_write_and_between_passes_it_does_not_look(shared
         looks.append((seen.now_us, shared.target))
         return Target(seen.step, 1) if seen.now_us > looks[0][0] + 10_000 else None
 
-    with Monitor(shared, gate, Inbox()) as monitor:
+    with Monitor(shared, gate, []) as monitor:
         monitor.publish(snapshot(3))
         wait_for(lambda: shared.target == 3)
         monitor.publish(None)
@@ -190,10 +189,10 @@ def test_time_alone_can_make_it_write_and_between_passes_it_does_not_look(shared
 def test_an_arrival_in_mid_pass_is_seen_when_it_wakes_the_monitor_or_at_the_next_poll(
     shared: SharedState, wakes: bool
 ):
-    inbox = Inbox()
+    inbox: list[Arrival] = []
     with Monitor(shared, first_hurried, inbox, poll_s=60.0 if wakes else 0.005) as monitor:
         monitor.publish(snapshot(3))
-        inbox.add(arrival(7))
+        inbox.append(arrival(7))
         if wakes:
             monitor.wake()
         wait_for(lambda: shared.target == 3)
@@ -209,7 +208,7 @@ def test_a_gate_that_fails_is_reported_to_the_engine(shared: SharedState):
     def gate(seen: Snapshot) -> Target | None:
         raise ZeroDivisionError("no deadline")
 
-    with Monitor(shared, gate, Inbox()) as monitor:
+    with Monitor(shared, gate, []) as monitor:
         monitor.publish(snapshot(3))
         wait_for(lambda: monitor._error is not None)
         with pytest.raises(RuntimeError, match="the monitor has stopped: ZeroDivisionError"):
@@ -226,8 +225,8 @@ def test_a_monitor_ends_with_its_decision_and_names_a_gate_that_never_returns(
         go.wait(10)
         return Target(seen.step, 1)
 
-    Monitor(shared, gate, Inbox()).stop()  # it was never started: there is nothing to end
-    monitor = Monitor(shared, gate, Inbox())
+    Monitor(shared, gate, []).stop()  # it was never started: there is nothing to end
+    monitor = Monitor(shared, gate, [])
     monitor.start()
     monitor.publish(snapshot(3))
     assert deciding.wait(10)

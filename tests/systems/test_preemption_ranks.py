@@ -40,7 +40,7 @@ from nanogpt import Engine, EngineConfig, Request, generate, load_model
 from nanogpt.preemption import races
 from nanogpt.preemption import runner as runner_module
 from nanogpt.preemption.agreement import RANK_POLICIES, local_vote, preemption_point
-from nanogpt.preemption.monitor import Inbox, Monitor, Snapshot, Target, now_us, write_step
+from nanogpt.preemption.monitor import Monitor, Snapshot, Target, now_us, write_step
 from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.preemption.rank_messages import Abandoned, Complete, Crashed, Left, RanksFailed, judge
 from nanogpt.preemption.runner import Runner
@@ -201,7 +201,7 @@ def test_replies_that_do_not_fit_together_are_no_preemption():
 def test_the_users_of_the_memory_are_ended_before_it_is_released(monkeypatch: pytest.MonkeyPatch):
     with shared_file(1) as file:
         shared = SharedState(file.fileno(), 1)
-    monitor = Monitor(shared, first_hurried, Inbox())
+    monitor = Monitor(shared, first_hurried, [])
     monitor.start()
     looks_on: list[bool] = []
     monkeypatch.setattr(runner_module, "reap", lambda group: looks_on.append(monitor.is_running))
@@ -305,7 +305,7 @@ def test_a_late_write_hits_the_next_step_only_if_it_is_a_flag(
         assert may_write.wait(30)
         return target
 
-    with Monitor(runner.shared, hesitate, Inbox(), write=write) as monitor:
+    with Monitor(runner.shared, hesitate, [], write=write) as monitor:
         step = runner.new_step()
         hurried = SloRequest(1, 5, 0, now_us() + 10**8, 10**8, 0)
         monitor.publish(Snapshot(step, now_us(), now_us(), (hurried,), ()))

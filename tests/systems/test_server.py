@@ -26,7 +26,7 @@ from http_serving import (
     text_of,
 )
 
-from nanogpt.checkpoints.pieces import CHARACTERS
+from nanogpt.checkpoints.tokenizer import CHARACTERS
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine

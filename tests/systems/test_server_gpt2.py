@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt import generate, load_model
-from nanogpt.checkpoints.pieces import tokenizer_for
+from nanogpt.checkpoints.tokenizer import tokenizer_for
 from nanogpt.model import GPT
 from nanogpt.server.continuation import Continuation
 

@@ -144,7 +144,6 @@ def test_an_unknown_mode_and_a_margin_below_one_are_refused():
 def test_past_nine_tenths_of_its_layers_a_pass_refuses_and_sleeps_for_at_most_its_bound():
     edges = [(9, 10), (10, 10), (27, 30), (28, 30), (28, 32), (29, 32), (72, 80), (73, 80)]
     assert [refuses_preemption(*each) for each in edges] == [False, True] * 4
-    assert refuses_preemption(0, 80, first_token=True)
     assert [slept_enough(us, 100) for us in (299, 300)] == [False, True]
 
 
