@@ -235,12 +235,9 @@ def demo(arguments: argparse.Namespace) -> int:
 
 def demo_live(arguments: argparse.Namespace) -> int:
     """Serves one engine to the room, until Ctrl-C."""
-    from course.live.live_command import PortTaken, serve_room
+    from course.live.live_command import serve_room
 
-    try:
-        return serve_room(arguments.host, arguments.port, browser=not arguments.no_browser)
-    except PortTaken as error:
-        raise Failure(str(error)) from None
+    return serve_room(arguments.host, arguments.port, browser=not arguments.no_browser)
 
 
 def grade(arguments: argparse.Namespace) -> int:
@@ -264,12 +261,9 @@ def play_contest(arguments: argparse.Namespace) -> int:
     """Plays the contest with the learner's policies, or with those that others handed in."""
     os.environ["OMP_NUM_THREADS"] = "1"  # the model is so small that two would wait for each other
 
-    from course.leaderboard.contest_command import ContestError, contest
+    from course.leaderboard.contest_command import contest
 
-    try:
-        return contest(arguments)
-    except ContestError as error:
-        raise Failure(str(error)) from None
+    return contest(arguments)
 
 
 def write_site(arguments: argparse.Namespace) -> int:

@@ -38,13 +38,10 @@ def slider(label: str, values: Sequence[float], start: float) -> Any:
 
     Raises: ValueError for fewer than two values, two alike, or a start that is none of them.
     """
-    _check(label, values, start)
-    if in_jupyter():
-        return _in_jupyter("SelectionSlider", label, values, start)
-    import marimo as mo
-
-    made = mo.ui.slider(steps=list(values), value=start, label=label, show_value=True)
-    return _declared(made, label, values)
+    return _made(
+        label, values, start, "SelectionSlider",
+        lambda ui: ui.slider(steps=list(values), value=start, label=label, show_value=True),
+    )  # fmt: skip
 
 
 def chooser(label: str, values: Sequence[str], start: str) -> Any:
@@ -52,29 +49,32 @@ def chooser(label: str, values: Sequence[str], start: str) -> Any:
 
     Raises: ValueError for fewer than two values, two alike, or a start that is none of them.
     """
-    _check(label, values, start)
-    if in_jupyter():
-        return _in_jupyter("Dropdown", label, values, start)
-    import marimo as mo
-
-    return _declared(mo.ui.dropdown(list(values), value=start, label=label), label, values)
+    return _made(
+        label, values, start, "Dropdown",
+        lambda ui: ui.dropdown(list(values), value=start, label=label),
+    )  # fmt: skip
 
 
-def _check(label: str, values: Sequence[Any], start: object) -> None:
+def _made(
+    label: str,
+    values: Sequence[Any],
+    start: object,
+    ipywidget: str,
+    in_marimo: Callable[[Any], Any],
+) -> Any:
+    """The control: ipywidgets' of this name, or what `in_marimo` makes with marimo's `ui`."""
     if len(set(values)) < max(2, len(values)):
         raise ValueError(f"{label!r} has the values {list(values)}; it needs two or more, all new")
     if start not in values:
         raise ValueError(f"{label!r} starts at {start!r}, which is none of {list(values)}")
+    if in_jupyter():
+        make = getattr(_ipywidgets(), ipywidget)
+        return make(options=list(values), value=start, description=label, style=_WHOLE_LABEL)
+    import marimo as mo
 
-
-def _declared(control: Any, label: str, values: Sequence[Any]) -> Any:
+    control = in_marimo(mo.ui)
     control.declared = Declared(label, tuple(values))
     return control
-
-
-def _in_jupyter(kind: str, label: str, values: Sequence[Any], start: object) -> Any:
-    make = getattr(_ipywidgets(), kind)
-    return make(options=list(values), value=start, description=label, style=_WHOLE_LABEL)
 
 
 def _ipywidgets() -> Any:

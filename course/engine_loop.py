@@ -59,10 +59,8 @@ class EngineLoop:
     def _line(self, line: str) -> str:
         mine = yours(line)
         note = f'<span class="sng-yours">yours: {escape(", ".join(mine))}</span>' if mine else ""
-        code = escape(line) or " "
-        if self.lit in line:
-            return f"<mark><code>{code}{note}\n</code></mark>"
-        return f"<code>{code}{note}\n</code>"
+        row = f"<code>{escape(line) or ' '}{note}\n</code>"
+        return f"<mark>{row}</mark>" if self.lit in line else row
 
 
 def engine_loop(lit: str) -> EngineLoop:

@@ -20,6 +20,15 @@ Args: TypeAlias = tuple[Any, ...]
 Function: TypeAlias = Callable[..., Any]
 
 
+class Adapted:
+    """A function called in another way, for `asked_as`. Errors still name its own lines."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self.__wrapped__ = function
+        self.__code__ = getattr(function, "__code__", None)
+
+
 @dataclass(frozen=True, slots=True)
 class Misconception:
     """A wrong idea that people have, and how a check knows it.
@@ -38,7 +47,7 @@ class Misconception:
     idea: str | Callable[..., str] = ""
     answer: Function | None = None
     same_result: Sequence[Function] = ()
-    matches: Callable[..., bool] | None = None
+    matches: Callable[..., object] | None = None
     examples: Sequence[Function] = ()
 
     @property

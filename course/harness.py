@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from course.calling.answers import Answer
@@ -194,7 +193,8 @@ class Ask:
                 "raised", f"`{self.name}` calls `{error.stub}`, which is not written yet."
             )
         if error.is_stub and self.count == 1:
-            return _Ended("not_started", not_started_idea(self.name))
+            idea = f"Write `{self.name}` in its cell in place of `raise NotImplementedError`"
+            return _Ended("not_started", f"{idea}, then run it.")
         return _Ended("raised", f"Your `{self.name}` {error.told}.")
 
 
@@ -212,11 +212,6 @@ class _Ended(Exception):
 
 
 Check = Callable[[Ask, random.Random], Failure | None]
-
-
-def not_started_idea(name: str) -> str:
-    """What to do about an untouched stub."""
-    return f"Write `{name}` in its cell in place of `raise NotImplementedError`, then run it."
 
 
 def run_checks(
@@ -240,7 +235,20 @@ def run_checks(
     ask, began = Ask(name, answer, seed=seed, draw_call=draw_call), time.perf_counter()
     names = tuple(title for title, _ in checks)
 
-    report = partial(_report, exercise, names, ask, began)
+    def report(status: Status, passed: int, idea: str, failure: Failure | None = None) -> Report:
+        rows = failure.example if failure else ask.shown
+        return Report(
+            exercise=exercise,
+            status=status,
+            checks=names,
+            passed=passed,
+            idea=cut(idea, _MAX_IDEA),
+            example=tuple((label, cut(text, _MAX_ROW)) for label, text in rows),
+            misconception=failure.misconception if failure else None,
+            stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
+            seconds=time.perf_counter() - began,
+        )
+
     passed = 0
     try:
         with _alarm(name):
@@ -256,30 +264,6 @@ def run_checks(
     except _Ended as ended:
         return report(ended.status, passed, ended.idea)
     return report("passed", len(names), "")
-
-
-def _report(
-    exercise: str,
-    names: tuple[str, ...],
-    ask: Ask,
-    began: float,
-    status: Status,
-    passed: int,
-    idea: str,
-    failure: Failure | None = None,
-) -> Report:
-    rows = failure.example if failure else ask.shown
-    return Report(
-        exercise=exercise,
-        status=status,
-        checks=names,
-        passed=passed,
-        idea=cut(idea, _MAX_IDEA),
-        example=tuple((label, cut(text, _MAX_ROW)) for label, text in rows),
-        misconception=failure.misconception if failure else None,
-        stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
-        seconds=time.perf_counter() - began,
-    )
 
 
 @contextmanager

@@ -30,11 +30,11 @@ def predict(
     widget = Prediction(key, question, options, answer, reveal)
     if not progress.enabled():
         return widget
-    known = progress.load_prediction(key)
-    if known is not None:
+    choice = progress.load_prediction(key)
+    if choice is not None:
         with contextlib.suppress(ValueError):  # the options have changed since: ask again
             widget = Prediction(
-                key, question, options, answer, reveal, choice=known.choice, committed=True
+                key, question, options, answer, reveal, choice=choice, committed=True
             )
     widget.shown = progress.was_shown(key) and not widget.committed
 

@@ -53,15 +53,6 @@ class ExerciseProgress:
         return self.first_passed is not None
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionProgress:
-    """A committed prediction: an option's index or a number, and when (ISO 8601, UTC)."""
-
-    key: str
-    choice: float
-    committed_at: str
-
-
 def work_folder() -> Path:
     """The learner's folder: `SERVING_NANOGPT_WORK` if it is set, else work/ beside the course."""
     named = os.environ.get(_WORK_VARIABLE)
@@ -93,7 +84,7 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
     path = _path("exercises", report.exercise)
     with _locked(path):
         old = _parse(report.exercise, _read(path))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = _now()
         passed = report.status == "passed"
         first = old.first_passed if old else None
         new = ExerciseProgress(
@@ -110,21 +101,21 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
     return new
 
 
-def load_prediction(key: str) -> PredictionProgress | None:
-    """The committed prediction, or None."""
+def load_prediction(key: str) -> float | None:
+    """The committed choice, an option's index or a number, or None."""
     match _seen(_path("predictions", key)):
-        case {"choice": int(choice) | float(choice), "committed_at": str(committed_at)} if (
+        case {"choice": int(choice) | float(choice), "committed_at": str()} if (
             -_ANY_CHOICE < choice < _ANY_CHOICE and not isinstance(choice, bool)
         ):
-            return PredictionProgress(key, choice, committed_at)
+            return choice
         case _:
             return None
 
 
 def save_prediction(key: str, choice: float) -> None:
     """Saves a committed choice. Raises: OSError when the folder cannot be written."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    _write(_path("predictions", key), asdict(PredictionProgress(key, choice, now)))
+    data = {"key": key, "choice": choice, "committed_at": _now()}
+    _write(_path("predictions", key), data)
 
 
 def was_shown(key: str) -> bool:
@@ -134,8 +125,7 @@ def was_shown(key: str) -> bool:
 
 def save_shown(key: str) -> None:
     """Notes that an answer was asked for; it counts as no prediction. Raises: OSError."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    _write(_path("shown", key), {"key": key, "shown_at": now})
+    _write(_path("shown", key), {"key": key, "shown_at": _now()})
 
 
 def load_hints(exercise_id: str) -> int:
@@ -173,6 +163,10 @@ def set_aside() -> list[str]:
         for file in sorted(folder.glob("*/*.json"))
         if os.path.exists(file) and not os.access(file, os.R_OK)
     ]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _path(kind: str, key: str) -> Path:

@@ -3,10 +3,9 @@
 Knows the words and the layout of a verdict; does not know how it was reached.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Literal
+from typing import Literal
 
 from course.style import prose, stylesheet, themed
 
@@ -116,14 +115,6 @@ class Report:
         if self.stdout:
             lines += ["  It printed:", *(f"    {line}" for line in self.stdout.splitlines())]
         return "\n".join(lines)
-
-    def to_json(self) -> dict[str, Any]:
-        """Dicts, lists, numbers, strings and None."""
-        return {
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
-            "checks": list(self.checks),
-            "example": [list(row) for row in self.example],
-        }
 
     def _repr_html_(self) -> str:
         tally = f'<span class="sng-small">{escape(self.tally)}</span>' if self.tally else ""

@@ -2,8 +2,7 @@
 
 mutants              right answers with one piece of their source changed
 weakening            right answers that forget one thing
-variants             right results given in another type
-noting               an answer whose calls are recorded
+variants             right results given in another type, and an answer whose calls are noted
 auditing             one exercise's audit, and what it finds wrong
-command              `learn.py audit`: exercises spread over processes, and the table
+audit_command        `learn.py audit`: exercises spread over processes, and the table
 """

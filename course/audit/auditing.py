@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 from course.audit.mutants import mutants
-from course.audit.noting import Note, Noted
-from course.audit.variants import Variant, applying, giving
+from course.audit.variants import Note, Noted, Variant, applying, giving
 from course.audit.weakening import weakenings
 from course.calling.answers import send
 from course.calling.channel import Channel, LostError, TooSlowError
@@ -73,7 +72,8 @@ def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Any]) -> Audi
         if right.good == right.all:
             variants = _variants(item, checker, choose, findings)
             if item.id != SCORED:
-                slips = _asked(item, checker, _mutants(item), choose, _MUTANT_S, (0,))
+                changed = [each for answer in item.right for each in mutants(answer)]
+                slips = _asked(item, checker, changed, choose, _MUTANT_S, (0,))
                 made = _weakened(item, checker)
                 weaker = _asked(item, checker, made, choose, _WEAKENED_S, WEAKENED_SEEDS)
     survivors: set[str] = set()
@@ -158,17 +158,14 @@ def _wrong(item: Exercise, checker: _Checker, findings: list[str]) -> Count:
     good = 0
     for key, number, way in ways:
         reports = [checker.check(way, seed) for seed in WRONG_SEEDS]
-        strange = [report for report in reports if not _is_named(report, key)]
+        named = ("failed", key)
+        strange = [each for each in reports if (each.status, each.misconception) != named]
         good += not strange
         if strange:
             told = strange[0].misconception or strange[0].idea
             what = f"is told `{told}`" if told else "passes"
             findings.append(f"a wrong answer {what}: `{key}`, way {number} to write it")
     return Count(good, len(ways))
-
-
-def _is_named(report: Report, key: str) -> bool:
-    return report.status == "failed" and report.misconception == key
 
 
 def _variants(item: Exercise, checker: _Checker, choose: Choose, findings: list[str]) -> Count:
@@ -226,10 +223,6 @@ def _asked(
     ]
     left_out = Counter(name for name, _ in made) - Counter(name for name, _ in chosen)
     return _Asked(Count(len(chosen) - len(passing), len(chosen)), passing, set(left_out))
-
-
-def _mutants(item: Exercise) -> list[Changed]:
-    return [(each.name, each.function) for answer in item.right for each in mutants(answer)]
 
 
 def _weakened(item: Exercise, checker: _Checker) -> list[Changed]:

@@ -5,7 +5,6 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -23,25 +22,13 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _NAMES = {"min": "max", "max": "min", "tril": "triu", "triu": "tril"}
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A function changed in one place, and the line in which it is, as it was and as it is now."""
+def mutants(function: Function) -> Iterator[tuple[str, Function]]:
+    """Yields (name, function) for every change that compiles.
 
-    answer: str
-    old: str
-    new: str
-    function: Function
-
-    @property
-    def name(self) -> str:
-        """Such as "chunk_size_by_cases(): if num_decodes {>= => >} budget:"."""
-        return f"{self.answer}(): {marked(self.old, self.new)}"
-
-
-def mutants(function: Function) -> Iterator[Mutant]:
-    """Yields the function with every change that compiles."""
+    A name is such as "chunk_size_by_cases(): if num_decodes {>= => >} budget:".
+    """
     for old, new, changed in rewritten(function, _variants):
-        yield Mutant(function.__name__, old, new, changed)
+        yield f"{function.__name__}(): {marked(old, new)}", changed
 
 
 def marked(old: str, new: str) -> str:

@@ -34,7 +34,8 @@ def weakenings(function: Function, calls: Calls) -> Iterator[tuple[str, Function
             yield f"{name} changed in place", _changing(function, index)
     for how, blur in _blurs("result", list(_results(function, calls[:12])), used):
         yield how, _giving(function, blur)
-    yield from _shorter(function)
+    for _, line, changed in rewritten(function, _left_out, _without_annotations):
+        yield line, changed
 
 
 def _results(function: Function, calls: Calls) -> Iterator[Any]:
@@ -141,11 +142,6 @@ def _short(value: Any) -> str:
 
 
 # --- left out of the source --------------------------------------------------------------------
-
-
-def _shorter(function: Function) -> Iterator[tuple[str, Function]]:
-    for _, line, changed in rewritten(function, _left_out, _without_annotations):
-        yield line, changed
 
 
 def _without_annotations(source: str) -> ast.Module:

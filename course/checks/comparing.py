@@ -4,51 +4,43 @@ A known mistake is kept as a function: what it makes of the arguments. It is nam
 every result that the answer gave.
 """
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from course.calling.plain_values import as_items, as_whole, kind_of
 from course.calling.results import Opaque, with_article
-from course.exercise import Misconception
+from course.exercise import Function, Misconception
 from course.format_values import expected_and_got, show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like, same
 
 Args = tuple[Any, ...]
 Result = tuple[Args, Any]
-Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+
+class Judge:
+    """What makes checks: `judge` asks about some cases and says what is wrong with the answer."""
+
+    __slots__ = ()
+
+    def judge(self, ask: Ask, cases: Sequence[Any]) -> Failure | None:
+        """Ask about each case; the first wrong result becomes the failure, smallest case first."""
+        raise NotImplementedError
+
+    def on(self, *cases: Any) -> Check:
+        """The check that asks about these cases."""
+        return lambda ask, rng: self.judge(ask, cases)
+
+    def on_drawn(self, draw: Callable[[random.Random], Sequence[Any]]) -> Check:
+        """The check that asks about cases drawn at random."""
+        return lambda ask, rng: self.judge(ask, draw(rng))
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake(Generic[Answer]):
-    """A known wrong idea: its key, the sentence that puts it right, and what it would answer."""
-
-    key: str
-    idea: str
-    answer: Answer
-
-    @property
-    def answers(self) -> Sequence[Answer]:
-        """What it would answer, as the only one of its kind."""
-        return (self.answer,)
-
-    def sentence(self, value: Any = None) -> str:
-        """What puts it right."""
-        return self.idea
-
-
-Known = TypeVar("Known", bound=Mistake[Any] | Misconception)
-
-
-def same_result(key: str, idea: str, *answers: Answer) -> tuple[Mistake[Answer], ...]:
-    """One wrong idea and the several things that somebody who has it would answer."""
-    return tuple(Mistake(key, idea, answer) for answer in answers)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison(Generic[Answer]):
+class Comparison(Judge):
     """How to judge an exercise that returns one value.
 
     `reference` is the right answer as a function. `matches` looks at a result only and gives
@@ -59,22 +51,14 @@ class Comparison(Generic[Answer]):
     was wanted, by their `matches` of the two, where no other explains it.
     """
 
-    reference: Answer
-    mistakes: Sequence[Mistake[Answer] | Misconception]
+    reference: Function
+    mistakes: Sequence[Misconception]
     idea: str
     matches: Callable[[Any], tuple[str, str] | None] = lambda value: None
     draw: Callable[[Any], str] = show
     evidence: Sequence[Args] = ()
     each: str = ""
     near: Sequence[Misconception] = ()
-
-    def on(self, *cases: Args) -> Check:
-        """The check that asks about these cases."""
-        return lambda ask, rng: self.judge(ask, cases)
-
-    def on_drawn(self, draw: Callable[[random.Random], Sequence[Args]]) -> Check:
-        """The check that asks about cases drawn at random."""
-        return lambda ask, rng: self.judge(ask, draw(rng))
 
     def on_raising(
         self, idea: Misconception, errors: tuple[type[Exception], ...], *cases: Args
@@ -113,7 +97,7 @@ class Comparison(Generic[Answer]):
     def _ill_formed(self, value: Any) -> tuple[str, str] | None:
         """(key, idea) for a value of the wrong kind."""
         for each in self.mistakes:
-            if isinstance(each, Misconception) and each.matches and each.matches(value):
+            if each.matches and each.matches(value):
                 return each.key, each.sentence(value)
         return self.matches(value)
 
@@ -167,60 +151,54 @@ def those_of(ask: Ask, cases: Sequence[Args]) -> list[Result]:
 
 
 def explaining(
-    mistakes: Sequence[Known], reference: Callable[..., Any], results: Sequence[Result]
-) -> Known | None:
-    """The first mistake that gives all of these results, of which the first is a wrong one.
+    mistakes: Sequence[Misconception],
+    reference: Function,
+    results: Sequence[Result],
+    matters: Callable[[Any, Args], Any] = lambda value, args: value,
+    equal: Callable[[Any, Any], bool] = same,
+) -> Misconception | None:
+    """The first mistake that gives what `matters` in all of these results; the first is wrong.
 
     One that contradicts a single result would be a guess. A result that the mistake and the
     reference share speaks for neither of them.
     """
     first, _ = results[0]
+
+    def gives(answer: Function, args: Args, value: Any) -> bool:
+        return equal(matters(value, args), matters(answer(*args), args))
+
     for mistake in mistakes:
         for answer in mistake.answers:
-            explains = all(same(got, answer(*args)) for args, got in results)
-            if explains and not same(answer(*first), reference(*first)):
+            explains = all(gives(answer, args, got) for args, got in results)
+            if explains and not gives(reference, first, answer(*first)):
                 return mistake
     return None
 
 
-def whole_number(value: Any) -> tuple[str, str] | None:
-    """A form for results that are a number of tokens."""
+def wrong_number(value: Any) -> str:
+    """What is wrong with a result as a number of tokens; "" if nothing is."""
     if as_whole(value) is not None:
-        return None
-    return "not_int", f"The answer is a whole number of tokens (an int), not {a_kind(value)}."
+        return ""
+    return f"The answer is a whole number of tokens (an int), not {a_kind(value)}."
 
 
-def not_whole(belief: str, *ways: Callable[..., Any]) -> Misconception:
+def not_whole(belief: str, *ways: Function) -> Misconception:
     """Of answers that are a number of tokens: another number than a whole one."""
-    return Misconception(
-        "not_int",
-        belief,
-        lambda value: f"The answer is a whole number of tokens (an int), not {a_kind(value)}.",
-        matches=lambda value: as_whole(value) is None,
-        examples=ways,
-    )
+    return Misconception("not_int", belief, wrong_number, matches=wrong_number, examples=ways)
 
 
-def list_of_ints(value: Any) -> tuple[str, str] | None:
-    """A form for results that are a list of whole numbers."""
+def wrong_list(value: Any) -> str:
+    """What is wrong with a result as a list of whole numbers; "" if nothing is."""
     items = as_items(value)
     if items is None:
-        return "not_a_list", f"The answer is a list, even for one number; this is {a_kind(value)}."
-    for item in items:
-        if as_whole(item) is None:
-            return "not_a_list", f"The list holds whole numbers; one of these is {a_kind(item)}."
-    return None
+        return f"The answer is a list, even for one number; this is {a_kind(value)}."
+    odd = [item for item in items if as_whole(item) is None]
+    return f"The list holds whole numbers; one of these is {a_kind(odd[0])}." if odd else ""
 
 
-def not_a_list(belief: str, *ways: Callable[..., Any]) -> Misconception:
+def not_a_list(belief: str, *ways: Function) -> Misconception:
     """Of answers that are a list of whole numbers: something else than that."""
-    return Misconception(
-        "not_a_list",
-        belief,
-        lambda value: (list_of_ints(value) or ("", ""))[1],
-        matches=lambda value: list_of_ints(value) is not None,
-        examples=ways,
-    )
+    return Misconception("not_a_list", belief, wrong_list, matches=wrong_list, examples=ways)
 
 
 def a_kind(value: Any) -> str:
@@ -239,3 +217,23 @@ def tokens(rng: random.Random, length: int) -> list[int]:
     while len(text) < length:
         text.append(rng.choice([token for token in alphabet if token != text[-1]]))
     return text
+
+
+class Near(float):
+    """A float that equals every number within a millionth of it, or of `scale` if that is more."""
+
+    scale: float
+
+    def __new__(cls, value: float, scale: float = 0.0) -> "Near":
+        """`scale` is how large the numbers are that this one was made from."""
+        near = super().__new__(cls, value)
+        near.scale = scale
+        return near
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, int | float):
+            return NotImplemented
+        return math.isclose(self, other, rel_tol=1e-6, abs_tol=1e-6 * self.scale)
+
+    def __hash__(self) -> int:
+        return super().__hash__()

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Result, a_kind
+from course.checks.comparing import Args, Judge, Result, a_kind, explaining, those_of
 from course.exercise import Function, Misconception
-from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows, returned_nothing
+from course.format_values import cut, show
+from course.harness import Ask, Failure, Rows, returned_nothing
 from course.same_values import like, same
 
 # --- judging ---------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Fusing:
+class Fusing(Judge):
     """How to judge an exercise of which one look is not enough.
 
     The forms among `misconceptions`, of the result and what was wanted, say what is not the kind of
@@ -51,14 +51,6 @@ class Fusing:
     misconceptions: Sequence[Misconception]
     looks: Sequence[Look]
     evidence: Sequence[Args] = ()
-
-    def on(self, *cases: Args) -> Check:
-        """The check that asks about these cases."""
-        return lambda ask, rng: self.judge(ask, cases)
-
-    def on_drawn(self, draw: Callable[[random.Random], Sequence[Args]]) -> Check:
-        """The check that asks about cases drawn at random."""
-        return lambda ask, rng: self.judge(ask, draw(rng))
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
@@ -76,7 +68,11 @@ class Fusing:
             for look in self.looks:
                 if not look.equal(look.matters(got, args), look.matters(wanted, args)):
                     results += self._more(ask, cases[len(results) :])
-                    return self._explain(look, results, given + look.rows(args, wanted, got))
+                    mistake = explaining(
+                        look.mistakes, self.reference, results, look.matters, look.equal
+                    )
+                    rows = (*given, *look.rows(args, wanted, got))
+                    return mistake.failure(rows) if mistake else Failure(look.idea, rows, look.key)
         return None
 
     def _broken(self, name: str, got: Any, wanted: Any) -> tuple[str, str] | None:
@@ -88,35 +84,14 @@ class Fusing:
         return None
 
     def _more(self, ask: Ask, cases: Sequence[Args]) -> list[Result]:
-        """Further results of the right form, up to the first answer that breaks off."""
-        results: list[Result] = []
-        try:
-            for args in [*cases[:20], *self.evidence]:
-                wanted = self.reference(*args)
-                got = like(ask(*args), wanted)
-                if self._broken(ask.name, got, wanted) is None:
-                    results.append((args, got))
-        except Exception:
-            return results
-        return results
-
-    def _explain(self, look: Look, results: Sequence[Result], rows: Rows) -> Failure:
-        """Explain the first result in the light of the others."""
-        first, _ = results[0]
-
-        def given(answer: Function, args: Args) -> Any:
-            return look.matters(answer(*args), args)
-
-        right = given(self.reference, first)
-        for mistake in look.mistakes:
-            for answer in mistake.answers:
-                explains = all(
-                    look.equal(look.matters(got, args), given(answer, args))
-                    for args, got in results
-                )
-                if explains and not look.equal(given(answer, first), right):
-                    return mistake.failure(rows)
-        return Failure(look.idea, rows, look.key)
+        """Further results of the right form."""
+        found: list[Result] = []
+        for args, returned in those_of(ask, [*cases[:20], *self.evidence]):
+            wanted = self.reference(*args)
+            got = like(returned, wanted)
+            if self._broken(ask.name, got, wanted) is None:
+                found.append((args, got))
+        return found
 
 
 def brief(value: Any) -> str:
@@ -129,8 +104,7 @@ def brief(value: Any) -> str:
         return "\n".join([f"{kind}:", *lines])
     if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
         return "\n".join([f"{type(value).__name__} of {len(value)}:", *map(brief, value)])
-    text = show(value)
-    return text if len(text) <= 320 else f"{text[:160]} ... {text[-160:]}"
+    return cut(show(value), 320)
 
 
 def dtype(tensor: Tensor) -> str:
@@ -241,3 +215,19 @@ def grid(
 def cell(may_attend: bool) -> str:
     """As it is drawn in a mask."""
     return "1" if may_attend else "."
+
+
+# --- cases -----------------------------------------------------------------------------------
+
+
+def some_lengths(rng: random.Random, rows: int) -> tuple[list[int], list[int]]:
+    """Lengths of the past and of the new tokens, decodes and first chunks among them."""
+    past = [rng.choice((0, rng.randint(1, 6))) for _ in range(rows)]
+    return past, [rng.choice((1, rng.randint(1, 4))) for _ in range(rows)]
+
+
+def any_lengths(rng: random.Random, count: int, *, most_rows: int = 4) -> list[Args]:
+    """Small steps first; at the end a large one, a long text beside a short first chunk."""
+    cases = [some_lengths(rng, 1 + i % most_rows) for i in range(count - 1)]
+    cases.sort(key=lambda case: sum(case[0]) + 2 * sum(case[1]))
+    return [*cases, ([rng.randint(10, 14), 0], [rng.randint(4, 5), rng.randint(1, 5)])]

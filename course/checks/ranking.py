@@ -4,17 +4,16 @@ A known mistake is kept as a ranking of its own. It is named when it puts every 
 that the answer gave it.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from course.calling.plain_values import as_items, as_number
-from course.checks.comparing import Args, a_kind, same
+from course.checks.comparing import Args, Judge, a_kind, same, those_of
 from course.checks.requests import draw_request
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show
-from course.harness import Ask, Check, Failure, Rows, returned_nothing
+from course.harness import Ask, Failure, Rows, returned_nothing
 from nanogpt.policy_views import RequestView
 
 Ranked = list[tuple[Args, Any]]
@@ -22,7 +21,7 @@ _LONGEST_ITEM = 60  # characters of what is not a number, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Judge):
     """How to judge an exercise that returns a rank.
 
     `reference` ranks by the rules; where it ranks two alike, either may go first. `idea` is said
@@ -36,17 +35,9 @@ class Ranking:
     idea: str
     evidence: Sequence[Sequence[Args]]
 
-    def on(self, *groups: Sequence[Args]) -> Check:
-        """The check that asks about these groups."""
-        return lambda ask, rng: self.judge(ask, groups)
-
-    def on_drawn(self, draw: Callable[[random.Random], Sequence[Sequence[Args]]]) -> Check:
-        """The check that asks about groups drawn at random."""
-        return lambda ask, rng: self.judge(ask, draw(rng))
-
-    def judge(self, ask: Ask, groups: Sequence[Sequence[Args]]) -> Failure | None:
+    def judge(self, ask: Ask, cases: Sequence[Sequence[Args]]) -> Failure | None:
         """Ask for the ranks of each group and compare within it; the first wrong order fails."""
-        for index, group in enumerate(groups):
+        for index, group in enumerate(cases):
             ranked: Ranked = []
             for args in group:
                 ranked.append((args, _plain_rank(ask(*args))))
@@ -55,7 +46,7 @@ class Ranking:
                     return problem
             pair = self._wrong_pair(ranked)
             if pair:
-                return self._failure(ask, pair, [ranked, *self._more(ask, groups[index + 1 :])])
+                return self._failure(ask, pair, [ranked, *self._more(ask, cases[index + 1 :])])
         return None
 
     def _form(self, name: str, args: Args, got: Any) -> Failure | None:
@@ -81,16 +72,14 @@ class Ranking:
         return None
 
     def _more(self, ask: Ask, groups: Sequence[Sequence[Args]]) -> list[Ranked]:
-        """Further ranks, up to the first answer that breaks off."""
-        more: list[Ranked] = []
-        try:
-            for group in [*groups[:4], *self.evidence]:
-                ranked = [(args, _plain_rank(ask(*args))) for args in group]
-                if all(_rank_form(ask.name, rank) is None for _, rank in ranked):
-                    more.append(ranked)
-        except Exception:
-            return more
-        return more
+        """Further ranks of the right form."""
+        groups = [*groups[:4], *self.evidence]
+        found = [[(args, _plain_rank(got)) for args, got in those_of(ask, each)] for each in groups]
+        return [
+            ranked
+            for ranked in found
+            if all(_rank_form(ask.name, rank) is None for _, rank in ranked)
+        ]
 
     def _failure(self, ask: Ask, pair: tuple[int, int], groups: list[Ranked]) -> Failure:
         (first, rank), (second, other) = groups[0][pair[0]], groups[0][pair[1]]

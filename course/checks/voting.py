@@ -14,12 +14,19 @@ from course.calling.errors import shortened
 from course.calling.plain_values import as_items, as_whole
 from course.calling.values import plain
 from course.checks.comparing import a_kind
+from course.exercise import Adapted
 from course.format_values import show
 
 Moves = Generator[tuple[Any, ...], int, None]
 PreemptionPoint = Callable[[int], Moves]
 Place = Literal["computing", "max", "sum", "left", "done"]
 
+_WHEREABOUTS = {
+    "left": "which has left",
+    "max": "which waits in max",
+    "sum": "which waits in sum",
+}
+_NEVER = "which does not come"
 _MOST_MOVES = 8  # of one rank at one preemption_point
 _MAX_SHOWN = 60  # characters of something that is not a move
 
@@ -74,19 +81,10 @@ class Play:
         did, here = ", ".join(self.did[rank]), self.places[rank]
         if self.problem is None and here in ("max", "sum"):
             absent = [r for r, place in enumerate(self.places) if place != here]
-            missing = ", and ".join(f"rank {r}, {_whereabouts(self.places[r])}" for r in absent)
+            others = [f"rank {r}, {_WHEREABOUTS.get(self.places[r], _NEVER)}" for r in absent]
+            missing = ", and ".join(others)
             did += f", where it waits for ever for {missing}"
         return f"rank {rank}: {did or 'no move'}"
-
-
-def _whereabouts(place: Place) -> str:
-    match place:
-        case "left":
-            return "which has left"
-        case "max" | "sum":
-            return f"which waits in {place}"
-        case _:
-            return "which does not come"
 
 
 class _NotAMoveError(Exception):
@@ -153,23 +151,17 @@ def play(preemption_point: PreemptionPoint, votes: Votes) -> Play:
         while problem is None and any(rank.place == "computing" for rank in ranks):
             rank = ranks[next(turns)]
             if rank.place == "computing":
-                problem = _take_turn(rank, preemption_point)
+                try:
+                    rank.advance(preemption_point)
+                except _NotAMoveError as error:
+                    rank.did.append(error.what)
+                    problem = error.problem
                 _meet(ranks)
     finally:
         for moves in (rank.moves for rank in ranks if rank.moves is not None):
             with contextlib.suppress(Exception):
                 moves.close()
     return Play(tuple(tuple(r.did) for r in ranks), tuple(r.place for r in ranks), problem)
-
-
-def _take_turn(rank: _Rank, preemption_point: PreemptionPoint) -> tuple[str, str] | None:
-    """Let the rank go on; returns what is wrong with its move, if anything."""
-    try:
-        rank.advance(preemption_point)
-    except _NotAMoveError as error:
-        rank.did.append(error.what)
-        return error.problem
-    return None
 
 
 def _meet(ranks: Sequence[_Rank]) -> None:
@@ -237,12 +229,8 @@ def _short(value: object) -> str:
     return shortened(show(plain(value)), _MAX_SHOWN)
 
 
-class Played:
-    """A preemption_point as a function from votes to plays. Errors still name its own lines."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__code__ = getattr(function, "__code__", None)
+class Played(Adapted):
+    """A preemption_point as a function from votes to plays."""
 
     def __call__(self, votes: Votes) -> Play:
         """Let all ranks run the function."""

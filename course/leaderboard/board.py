@@ -21,7 +21,8 @@ from course.calling.channel import LostError, TooSlowError
 from course.calling.errors import BACKSTOP
 from course.calling.processes import ForkServer
 from course.files import read_bytes, write_atomically
-from course.leaderboard.own_policies import MINE, PLAY_S, PLAYED, ContestError, entry_of
+from course.launcher.failure import Failure
+from course.leaderboard.own_policies import MINE, PLAY_S, PLAYED, entry_of
 from nanogpt.contest import NAMES, Round, hidden_seeds, play_round
 from nanogpt.validate import PolicyError
 
@@ -96,13 +97,13 @@ def mark_of(salt: str) -> str:
 
 
 def read_board(path: Path) -> list[BoardEntry]:
-    """A file's entries. Raises: ContestError; OSError."""
+    """A file's entries. Raises: Failure; OSError."""
     if path.stat().st_size > MOST_BYTES:
-        raise ContestError(f"{path} has more than {MOST_BYTES:,} bytes.")
+        raise Failure(f"{path} has more than {MOST_BYTES:,} bytes.")
     try:
         return msgspec.json.decode(read_bytes(path), type=list[BoardEntry])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ContestError(f"{path}: {error}.") from None
+        raise Failure(f"{path}: {error}.") from None
 
 
 def write_board(path: Path, entries: Sequence[BoardEntry]) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from course.calling.processes import ForkServer
 from course.calling.sandbox import SandboxError, sandboxed
-from course.files import explain
+from course.launcher.failure import Failure
 from course.leaderboard.board import (
     MOST_SEEDS,
     BoardEntry,
@@ -28,7 +28,6 @@ from course.leaderboard.board import (
 )
 from course.leaderboard.contest_tables import card_rows, card_sentence, rows_of, sentence, table
 from course.leaderboard.own_policies import (
-    ContestError,
     Contribution,
     OwnPolicies,
     card_of,
@@ -47,21 +46,19 @@ _WIDE = 100  # columns, where no terminal says how many there are
 def contest(arguments: Namespace) -> int:
     """Runs the verb; returns the exit status. `arguments` are those of `python -m course contest`.
 
-    Raises: ContestError.
+    Raises: Failure.
     """
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _WIDE
     try:
         if not 1 <= arguments.seeds <= MOST_SEEDS:
-            raise ContestError(f"--seeds is 1 to {MOST_SEEDS}, and this is {arguments.seeds}.")
+            raise Failure(f"--seeds is 1 to {MOST_SEEDS}, and this is {arguments.seeds}.")
         if arguments.verify or arguments.score:
             return _judge_others(arguments, console)
         return _play(arguments, console)
     except (ValueError, ArgumentTypeError) as error:
-        raise ContestError(f"{error}.") from None
-    except OSError as error:
-        raise ContestError(explain(error)) from None
+        raise Failure(f"{error}.") from None
 
 
 def _play(arguments: Namespace, console: Console) -> int:
@@ -130,7 +127,7 @@ def _plot_file(text: str | None) -> Path | None:
     try:
         return None if text is None else plot_file(text)
     except ArgumentTypeError as error:
-        raise ContestError(f"--plot: {error}.") from None
+        raise Failure(f"--plot: {error}.") from None
 
 
 def _as_json(
@@ -162,14 +159,14 @@ def _as_json(
 def _judge_others(arguments: Namespace, console: Console) -> int:
     """Plays the entries of files again, in a sandbox; returns the exit status."""
     if sys.platform != "linux":
-        raise ContestError("other people's policies need a sandbox, which only Linux has.")
+        raise Failure("other people's policies need a sandbox, which only Linux has.")
     entries = [each for path in arguments.verify or arguments.score for each in read_board(path)]
     if arguments.score and not (arguments.salt and arguments.board):
-        raise ContestError("--score takes --salt SALT and --board FILE.")
+        raise Failure("--score takes --salt SALT and --board FILE.")
     try:
         server = ForkServer(marks=True) if arguments.unsafe else sandboxed()
     except SandboxError as error:
-        raise ContestError(str(error)) from None
+        raise Failure(str(error)) from None
     if arguments.unsafe:
         console.print("Without a sandbox: what plays is other people's code.")
     judge = _verify if arguments.verify else _score

@@ -17,6 +17,7 @@ from course.calling.jobs import RunError, run
 from course.calling.policies import SavedPolicy
 from course.calling.processes import own_starter
 from course.files import read_bytes
+from course.launcher.failure import Failure
 from course.registry import exercises
 from course.saved_answers import load_policies
 from course.source.cutting import read_notebook
@@ -39,10 +40,6 @@ PLAY_S = 60.0
 """Limit of the computing time for one workload."""
 
 Functions = Mapping[str, Callable[..., Any]]
-
-
-class ContestError(Exception):
-    """Why the contest cannot be played so, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ def play_mine(name: str, number: int, seed: int, functions: Functions) -> Round:
 def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
     """The passed answers that play, and before them what the file defines, if it exists.
 
-    Raises: ContestError for a file that defines no policy or a broken one, or, if it `is_wanted`,
+    Raises: Failure for a file that defines no policy or a broken one, or, if it `is_wanted`,
     that does not exist; OSError when it cannot be read.
     """
     answers = load_policies()
@@ -93,7 +90,7 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
         mine.update(written)
         sentences.append(f"From {file.name}: {_listed(written)}.")
     elif is_wanted:
-        raise ContestError(f"There is no file {file}; name one with functions called {ANY}.")
+        raise Failure(f"There is no file {file}; name one with functions called {ANY}.")
     if not mine:
         sentences = [
             f"No policy is yours yet, so the reference plays: pass an exercise whose function the "
@@ -103,11 +100,11 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
 
 
 def read_policies(file: Path) -> dict[str, SavedPolicy]:
-    """The policies that a file defines. Raises: ContestError, OSError."""
+    """The policies that a file defines. Raises: Failure, OSError."""
     try:
         content = read_bytes(file).decode()
     except ValueError:
-        raise ContestError(f"{file} is not text in UTF-8.") from None
+        raise Failure(f"{file} is not text in UTF-8.") from None
     notebook = read_notebook(content)
     wanted = [name for name in PLAYED if notebook.binding(name)]
     try:
@@ -115,14 +112,14 @@ def read_policies(file: Path) -> dict[str, SavedPolicy]:
             loaded = load(channel, content, wanted)
     except (LostError, TooSlowError) as error:
         why = error.words if isinstance(error, LostError) else f"took {error.cpu_s:.0f} s"
-        raise ContestError(f"{file} cannot play: reading it {why}.") from None
+        raise Failure(f"{file} cannot play: reading it {why}.") from None
     problems = [problem for name in wanted for problem in loaded.problems[name]]
     problems += [f"`{name}` is no function." for name in wanted if name not in loaded.answers]
     if problems:
-        raise ContestError(f"{file} cannot play: {problems[0]}")
+        raise Failure(f"{file} cannot play: {problems[0]}")
     if not wanted:
         broken = f" {notebook.broken[0]}" if notebook.broken else ""
-        raise ContestError(f"{file} defines no policy; it takes functions called {ANY}.{broken}")
+        raise Failure(f"{file} defines no policy; it takes functions called {ANY}.{broken}")
     return {
         name: SavedPolicy(surroundings(notebook, notebook.binding(name)).text(), name)
         for name in wanted

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-import sys
 import webbrowser
 from contextlib import suppress
 from typing import Any
 
 import torch
 
+from course.launcher.failure import Failure
 from course.live.room import Room
 from course.live.room_web import RoomApp
 from nanogpt.checkpoints.weights import load_model
@@ -17,12 +17,8 @@ from nanogpt.server.serving import Server, address_of
 EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
-class PortTaken(Exception):
-    """Why an address cannot be listened at, in a sentence."""
-
-
 def serve_room(host: str, port: int, *, browser: bool) -> int:
-    """Serve until Ctrl-C. Raises: PortTaken."""
+    """Serve until Ctrl-C. Raises: Failure."""
     listening = _listen_at(host, port)
     port = listening.getsockname()[1]  # 0 was any that is free
     torch.set_num_threads(1)  # the other core is for the pages
@@ -30,15 +26,16 @@ def serve_room(host: str, port: int, *, browser: bool) -> int:
     joined = joining(host, port, room)
 
     def announce(_: str) -> None:
-        _say(
+        print(
             "The room is open.\n\n"
             f"  On the projector:  {joined['screen']}\n"
             f"  On the phones:     {joined['address']}\n"
             f"  Room code:         {room.code}\n\n"
-            "Whoever has the projector's address has the controls. Stop it with Ctrl-C."
+            "Whoever has the projector's address has the controls. Stop it with Ctrl-C.",
+            flush=True,
         )
         for note in joined["notes"]:
-            _say(note)
+            print(note, flush=True)
         if browser:
             webbrowser.open(joined["screen"])
 
@@ -46,7 +43,7 @@ def serve_room(host: str, port: int, *, browser: bool) -> int:
     server = Server(app, room.thread, host, port, announce)
     with suppress(KeyboardInterrupt):  # which uvicorn hands on once all is closed
         asyncio.run(server.serve([listening]))
-    _say("\nStopped; everyone was told.")
+    print("\nStopped; everyone was told.", flush=True)
     return 0
 
 
@@ -93,9 +90,4 @@ def _listen_at(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=512)
     except (OSError, OverflowError) as error:
-        raise PortTaken(f"{host}, port {port}, cannot be listened at: {error}.") from None
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+        raise Failure(f"{host}, port {port}, cannot be listened at: {error}.") from None

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from course.live.tuning import NUM_SINKS, Tuning
 from nanogpt.clock import WallClock
@@ -15,7 +16,7 @@ from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.model import GPT
-from nanogpt.policy_views import Policy, RequestView, TimedKey
+from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.request import Request
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.live_feed import LiveFeed
@@ -35,17 +36,15 @@ def make_engine(model: GPT, tuning: Tuning, first_step: int = 0) -> Engine:
     """An engine with these settings, whose first step has this number."""
     window = tuning.sliding_window
     config = EngineConfig(
-        token_budget=tuning.token_budget,
-        max_kv_tokens=tuning.max_kv_tokens,
+        **_settings(tuning),
         max_batch_size=MAX_BATCH_SIZE,
-        policy=_policy(tuning),
-        preempt_to_admit=tuning.policy == "priority",
+        keep_steps=1,
         sliding_window=window or None,
         num_sinks=NUM_SINKS if window else 0,
         temperature=TEMPERATURE,
         seed=SEED,
     )
-    engine = Engine(model, replace(config, keep_steps=1), clock=WallClock())
+    engine = Engine(model, config, clock=WallClock())
     engine.step_number = first_step
     return engine
 
@@ -53,15 +52,7 @@ def make_engine(model: GPT, tuning: Tuning, first_step: int = 0) -> Engine:
 def tune(thread: EngineThread, tuning: Tuning) -> None:
     """Go on with these settings, except for the window. For the engine's thread."""
     engine = thread.engine
-    engine.reconfigure(
-        replace(
-            engine.config,
-            token_budget=tuning.token_budget,
-            max_kv_tokens=tuning.max_kv_tokens,
-            policy=_policy(tuning),
-            preempt_to_admit=tuning.policy == "priority",
-        )
-    )
+    engine.reconfigure(replace(engine.config, **_settings(tuning)))
 
 
 def replace_engine(thread: EngineThread, tuning: Tuning) -> None:
@@ -78,8 +69,15 @@ def replace_engine(thread: EngineThread, tuning: Tuning) -> None:
     thread.engine = engine
 
 
-def _policy(tuning: Tuning) -> Policy:
-    return TimedKey(partial(_slack_key, tuning)) if tuning.policy == "slack" else tuning.policy
+def _settings(tuning: Tuning) -> dict[str, Any]:
+    """Those of the engine's settings that change between two steps."""
+    is_slack = tuning.policy == "slack"
+    return {
+        "token_budget": tuning.token_budget,
+        "max_kv_tokens": tuning.max_kv_tokens,
+        "policy": TimedKey(partial(_slack_key, tuning)) if is_slack else tuning.policy,
+        "preempt_to_admit": tuning.policy == "priority",
+    }
 
 
 def _slack_key(tuning: Tuning, request: RequestView, step: int) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ notebook_blocks                   runs a notebook once; what it shows, as blocks
 page_templates                    the templates of all pages
 site_pages, site_files            the site's pages; its folder, and a look at every link
 showcase, replay_svg              the home page's examples, and the README's moving picture
-slide_prose, slides, slide_notes  blocks cut into slides, and what the speaker reads
-slide_show                        the slides as one HTML page, written or served
+slide_prose, slides               blocks cut into slides
+slide_show                        the slides as one HTML page with notes, written or served
 html_reading                      headings, words, links and elements of HTML
 """

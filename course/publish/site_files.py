@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +46,7 @@ def write_site(out: Path, *, solutions: bool = False) -> int:
         if out.exists():
             shutil.rmtree(out)
         made.rename(out)
-    _say(f"The site is in {out}: open {out / 'index.html'}")
+    print(f"The site is in {out}: open {out / 'index.html'}", flush=True)
     return 0
 
 
@@ -55,7 +54,7 @@ def _read_lessons(*, solutions: bool) -> list[Page]:
     titles = {each.stem: f"{each.number} · {each.title}" for each in LESSONS}
     found: list[Page] = []
     for stem, title in {**titles, "glossary": "Glossary"}.items():
-        _say(f"Running {title}")
+        print(f"Running {title}", flush=True)
         found.append(Page(stem, title, site_blocks(stem, solutions=solutions)))
     return found
 
@@ -127,8 +126,3 @@ def _highlighting() -> str:
     by_system = HtmlFormatter(style="github-dark").get_style_defs(":root:not(.light) .codehilite")
     comments = ".codehilite :is(.c, .c1, .ch, .cm) { color: var(--sng-soft); }"
     return f"{light}\n{comments}\n{dark}\n@media (prefers-color-scheme: dark) {{\n{by_system}\n}}\n"
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

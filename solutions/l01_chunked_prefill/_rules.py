@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from course.calling.errors import shortened
 from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import a_kind
-from course.format_values import show, show_call
+from course.format_values import show
 from course.harness import Ask, Failure, returned_nothing
 
 Pairs = list[tuple[int, int]]
@@ -62,11 +62,7 @@ def judge_step(ask: Ask, snapshot: Snapshot) -> tuple[Any, Failure | None]:
     if broken is None:
         return plan, None
     key, sentence = broken
-    rows = (
-        ("input", show_call("plan_step", snapshot.args)),
-        ("expected", f"{best(*snapshot.args)} (in any order)"),
-        ("got", show(plan)),
-    )
+    rows = ask.example(f"{best(*snapshot.args)} (in any order)", plan)
     return plan, Failure(sentence, rows, key or None)
 
 

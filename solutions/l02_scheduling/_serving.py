@@ -1,13 +1,17 @@
 """A small scheduler in plain numbers, with which a check tests decisions in whole workloads.
 
 Its step is the engine's: preempt, admit, compute, sample. It asks for each decision and applies it.
+A workload is served up to the first wrong decision.
 """
 
 import dataclasses
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from course.harness import Rows
+from course.checks.comparing import Comparison
+from course.harness import Ask, Failure, Rows
 from nanogpt.policies import queueing
 from nanogpt.policy_views import RequestView
 
@@ -180,3 +184,52 @@ def draw_run(serving: Serving) -> Rows:
         ("workload", f"{serving.workload}\na preempted request starts over"),
         ("generated", "\n".join(lines)),
     )
+
+
+# --- whole workloads ----------------------------------------------------------------------------
+
+MAX_STEPS = 400
+TWO_EQUAL = Workload("fcfs", 22, 8, (Job(1, 0, 10, 10), Job(2, 0, 10, 10)))
+
+
+class WrongDecision(Exception):
+    """Ends a workload at the first wrong decision."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.idea)
+        self.failure = failure
+
+
+def judged(judge: Comparison, ask: Ask) -> Callable[..., Any]:
+    """The learner's decision, judged before it is applied."""
+
+    def decide(*args: Any) -> Any:
+        failure = judge.judge(ask, [args])
+        if failure:
+            raise WrongDecision(failure)
+        return judge.reference(*args)
+
+    return decide
+
+
+def first_wrong(workload: Workload, decisions: Decisions) -> Failure | None:
+    """What is wrong with the first wrong decision; None if all decisions are right."""
+    try:
+        Serving(workload, decisions).run(MAX_STEPS)
+    except WrongDecision as wrong:
+        return wrong.failure
+    return None
+
+
+def any_workloads(rng: random.Random) -> list[Workload]:
+    """Workloads whose KV budget is short: at most 5 tokens more than the largest job needs."""
+    workloads: list[Workload] = []
+    for size in (2, 3, 4, 6):
+        jobs = tuple(
+            Job(rng.randint(0, 4), rng.randrange(3), rng.randint(1, 7), rng.randint(3, 8))
+            for _ in range(size)
+        )
+        needed = max(job.prompt + job.new - 1 for job in jobs)
+        policy = rng.choice(("fcfs", "priority", "priority alone"))
+        workloads.append(Workload(policy, needed + rng.randint(0, 5), rng.randint(2, 4), jobs))
+    return workloads

@@ -12,13 +12,16 @@ from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
-from solutions.l02_scheduling._serving import Decisions, Serving, draw_run, start_over
-from solutions.l02_scheduling._workloads import (
+from solutions.l02_scheduling._serving import (
     TWO_EQUAL,
+    Decisions,
+    Serving,
     WrongDecision,
     any_workloads,
+    draw_run,
     first_wrong,
     judged,
+    start_over,
 )
 
 # --- right answers ------------------------------------------------------------------------------

@@ -13,8 +13,16 @@ from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import last_admitted
-from solutions.l02_scheduling._serving import Decisions, Serving, Way, draw_run, start_over
-from solutions.l02_scheduling._workloads import TWO_EQUAL, first_wrong, judged
+from solutions.l02_scheduling._serving import (
+    TWO_EQUAL,
+    Decisions,
+    Serving,
+    Way,
+    draw_run,
+    first_wrong,
+    judged,
+    start_over,
+)
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import Args
-from course.checks.fusing import Fusing, Look, diagonal_ideas, mask_forms
-from course.checks.lengths import any_lengths
+from course.checks.fusing import Fusing, Look, any_lengths, diagonal_ideas, mask_forms
 from course.exercise import Exercise, Function, Misconception
 from course.harness import Rows
 from course.task import Task

@@ -8,7 +8,7 @@ import torch
 
 from course.calling.plain_values import as_truth
 from course.checks.comparing import Args, Comparison, not_a_list
-from course.checks.lengths import some_lengths
+from course.checks.fusing import some_lengths
 from course.exercise import Exercise, Misconception
 from course.task import Task
 

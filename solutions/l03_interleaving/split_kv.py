@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import Args, a_kind
-from course.checks.fusing import Fusing, Look, dtype
-from course.checks.lengths import any_lengths
+from course.checks.fusing import Fusing, Look, any_lengths, dtype
 from course.exercise import Exercise, Misconception
 from course.task import Task
 from solutions.l03_interleaving._padded import padded_rows

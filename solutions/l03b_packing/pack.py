@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.fusing import Fusing, Look, diagonal_ideas, mask_forms
-from course.checks.lengths import any_lengths
+from course.checks.fusing import Fusing, Look, any_lengths, diagonal_ideas, mask_forms
 from course.exercise import Exercise, Function, Misconception
 from course.task import Task
 from solutions.l03b_packing._tokens import Packed, Rule, drawn, keys, mask_by, queries, sees

@@ -11,15 +11,19 @@ from course.exercise import Exercise, Misconception
 from course.harness import returned_nothing
 from course.task import Task
 from solutions.l04_sliding_window._entries import (
+    MEMORY,
     Kept,
+    Weighed,
+    bytes_alive,
     case,
     draw_eviction,
     draw_kept,
     entries,
     keeping,
     two_tensors,
+    wasted,
+    weighed,
 )
-from solutions.l04_sliding_window._weighing import MEMORY, Weighed, bytes_alive, wasted, weighed
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from course.checks.comparing import Args, Comparison, whole_number
+from course.checks.comparing import Args, Comparison, wrong_number
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
@@ -61,8 +61,8 @@ MISCONCEPTIONS = (
     Misconception(
         "not_int",
         "On average a step holds half of its chunk.",
-        lambda value: next(problem[1] for part in value if (problem := whole_number(part))),
-        matches=lambda value: any(map(whole_number, value)),
+        lambda value: next(filter(None, map(wrong_number, value))),
+        matches=lambda value: any(map(wrong_number, value)),
         examples=(lambda computed, new, window, sinks: (computed + new / 2, computed + new),),
     ),
     Misconception(

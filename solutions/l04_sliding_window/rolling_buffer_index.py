@@ -3,12 +3,11 @@
 import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import a_kind, explaining, those_of
 from course.exercise import Exercise, Misconception
-from course.format_values import named, show
+from course.format_values import named
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like
 from course.task import Task
@@ -111,7 +110,7 @@ def judge(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> Failur
     slots: dict[int, int] = {}
     for position in positions:
         slot = like(ask(position, window, sinks), 0)
-        rows = rows_of(ask, f"a slot from 0 to {sinks + window - 1}", slot)
+        rows = ask.example(f"a slot from 0 to {sinks + window - 1}", slot)
         if slot is None:
             return Failure(returned_nothing(ask.name), rows, "no_return")
         if as_whole(slot) is None:
@@ -126,14 +125,9 @@ def judge(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> Failur
     for position in reversed(positions):
         again = like(ask(position, window, sinks), 0)
         if again != slots[position]:
-            rows = rows_of(ask, f"slot {slots[position]}, as at first", again)
+            rows = ask.example(f"slot {slots[position]}, as at first", again)
             return NOT_FOR_LIFE.failure(rows, position)
     return None
-
-
-def rows_of(ask: Ask, expected: str, got: Any) -> Rows:
-    call = ask.draw_call(ask.name, ask.args)
-    return (("input", call), ("expected", expected), ("got", show(got)))
 
 
 def misplaced(

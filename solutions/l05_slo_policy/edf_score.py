@@ -5,8 +5,7 @@ import random
 from collections.abc import Callable
 from typing import TypeAlias
 
-from course.checks.comparing import Args, Comparison
-from course.checks.near import Near
+from course.checks.comparing import Args, Comparison, Near
 from course.exercise import Exercise, Misconception
 from course.format_values import named, show
 from course.task import Task

@@ -4,8 +4,7 @@ import math
 import random
 from collections.abc import Callable
 
-from course.checks.comparing import Args, Comparison
-from course.checks.near import Near
+from course.checks.comparing import Args, Comparison, Near
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task

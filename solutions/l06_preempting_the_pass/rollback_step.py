@@ -92,11 +92,7 @@ def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
     results: list[Result] = []
     for args in cases:
         got = ask(*args)
-        rows: Rows = (
-            ("input", draw_call(ask.name, args)),
-            ("expected", draw_state(rollback_step(*args))),
-            ("got", draw_state(got)),
-        )
+        rows = ask.example(draw_state(rollback_step(*args)), draw_state(got))
         if got is None:
             return Failure(returned_nothing(ask.name), rows, "no_return")
         if not isinstance(got, SchedulerState):

@@ -6,16 +6,15 @@ equal.
 
 import itertools
 import math
-import random
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from course.calling.plain_values import as_items
-from course.checks.comparing import Args, those_of
+from course.checks.comparing import Args, Judge, those_of
 from course.exercise import Misconception
 from course.format_values import named, show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Failure, Rows
 
 Group = Sequence[Args]
 """Texts in blocks of one size, each (tokens, size, salt), whose hashes are compared."""
@@ -48,7 +47,7 @@ def pattern(hashes: Sequence[Sequence[Hashable]]) -> list[list[int]]:
     return [[seen.setdefault(each, len(seen)) for each in one] for one in hashes]
 
 
-class SameAndOther:
+class SameAndOther(Judge):
     """The judge. `ideas` are misconceptions whose answers are hashes.
 
     `forms` are known by one result, `changes` by hashes that differ when the same call is made
@@ -68,17 +67,9 @@ class SameAndOther:
         self.changes, self.weak = changes, weak
         self.evidence = evidence
 
-    def on(self, *groups: Group) -> Check:
-        """The check that asks about these groups."""
-        return lambda ask, rng: self.judge(ask, groups)
-
-    def on_drawn(self, draw: Callable[[random.Random], Sequence[Group]]) -> Check:
-        """The check that asks about groups drawn at random."""
-        return lambda ask, rng: self.judge(ask, draw(rng))
-
-    def judge(self, ask: Ask, groups: Sequence[Group]) -> Failure | None:
+    def judge(self, ask: Ask, cases: Sequence[Group]) -> Failure | None:
         """Ask about each group; show the first two hashes that are wrongly equal or different."""
-        for group in groups:
+        for group in cases:
             found = [ask(*args) for args in group]
             for args, value in zip(group, found, strict=True):
                 if self._form_of(value) or len(value) != len(right_labels(*args)):

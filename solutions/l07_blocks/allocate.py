@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course.calling.plain_values import as_items
-from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
+from course.checks.comparing import Args, Comparison, a_kind, wrong_list
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
@@ -96,9 +96,9 @@ MISCONCEPTIONS = (
         lambda value: (
             f"Return a list of blocks, or None when too few are free; this is {a_kind(value)}."
             if as_items(value) is None
-            else (list_of_ints(value) or ("", ""))[1]
+            else wrong_list(value)
         ),
-        matches=lambda value: value is not None and list_of_ints(value) is not None,
+        matches=lambda value: value is not None and wrong_list(value),
         examples=((lambda *args: (allocate(*args) or [-1])[0]),),
     ),
     Misconception(

@@ -8,18 +8,13 @@ from typing import Any
 
 from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison, not_a_list
-from course.exercise import Exercise, Misconception
+from course.exercise import Adapted, Exercise, Misconception
 from course.format_values import named
 from course.task import Task
 
 
-class Sorted:
-    """An answer whose list is sorted, since the order is free. Errors still name its own lines."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__wrapped__ = function
-        self.__code__ = getattr(function, "__code__", None)
+class Sorted(Adapted):
+    """An answer whose list is sorted, since the order is free."""
 
     def __call__(self, *args: Any) -> Any:
         """Call the function; a result that is not a list of whole numbers stays as it is."""

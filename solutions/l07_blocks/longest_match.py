@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.calling.plain_values import as_items, as_whole
-from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
+from course.checks.comparing import Args, Comparison, a_kind, wrong_list
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.harness import returned_nothing
@@ -91,7 +91,7 @@ def wrong_part(value: Any) -> str:
     blocks, num_cached = parts
     if any(isinstance(item, str) for item in as_items(blocks) or ()):
         return "These are the hashes; the table needs block numbers, which `cached` has."
-    if list_of_ints(blocks):
+    if wrong_list(blocks):
         return f"`blocks` comes first and is a list of block numbers, not {a_kind(blocks)}."
     if as_whole(num_cached) is None:
         return f"`num_cached` is a whole number of tokens, not {a_kind(num_cached)}."
@@ -103,7 +103,7 @@ MISCONCEPTIONS = (
         "wrong_type",
         "The result is the hashes and the number of tokens.",
         wrong_part,
-        matches=lambda value: bool(wrong_part(value)),
+        matches=wrong_part,
         examples=(
             then(lambda blocks, found, hashes, *rest: (hashes[: len(blocks)], found)),
             then(lambda blocks, found, *rest: (found, blocks)),

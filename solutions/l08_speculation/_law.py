@@ -4,7 +4,6 @@ import itertools
 import random
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 from course.checks.comparing import Args, Comparison, Result
 from course.harness import Ask, Failure, Rows
@@ -29,7 +28,7 @@ def law_cases() -> list[tuple[int, Args]]:
     ]
 
 
-def judge_law(ask: Ask, calls: Comparison[Any]) -> Failure | None:
+def judge_law(ask: Ask, calls: Comparison) -> Failure | None:
     """Over all draft tokens, u and v, the returned token must be distributed as p.
 
     The thresholds of a right answer lie on the edges of the cells, so counting cells integrates

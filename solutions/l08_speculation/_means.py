@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course.calling.plain_values import as_number
-from course.checks.comparing import a_kind
-from course.checks.near import Near
+from course.checks.comparing import Near, a_kind
 from course.exercise import Misconception
 from course.format_values import show
 

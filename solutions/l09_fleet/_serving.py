@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from course.checks.fleet_loads import FLEET, Load
+from course.exercise import Adapted
 from course.harness import Failure
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_views import FleetSnapshot
@@ -63,13 +64,8 @@ class IllegalError(Exception):
         self.served = Served(0.0, None, Habits(), problem, snapshot, decision)
 
 
-class Policy:
-    """A policy as a function of a snapshot, or of a whole load. Errors name a line of its own."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__wrapped__ = function
-        self.__code__ = getattr(function, "__code__", None)
+class Policy(Adapted):
+    """A policy as a function of a snapshot, or of a whole load."""
 
     def __call__(self, what: FleetSnapshot | Load) -> Any:
         """One decision for a snapshot, or a whole load served."""

@@ -157,12 +157,12 @@ MISCONCEPTIONS = (
 # --- cases --------------------------------------------------------------------------------------
 
 
-class Heaps(Comparison[Any]):
+class Heaps(Comparison):
     """Two heaps with the same entries are equal, in whatever order their lists are."""
 
     def read(self, returned: Any, args: Args) -> Any:
         """The result with its heap sorted, if it is a heap."""
-        value = Comparison[Any].read(self, returned, args)
+        value = Comparison.read(self, returned, args)
         is_sortable = type(value) is tuple and is_pair(value) and is_heap(value[1])
         return (value[0], sorted(value[1])) if is_sortable else value
 

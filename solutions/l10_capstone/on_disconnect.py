@@ -1,12 +1,11 @@
 """Exercise 10.3: the request of a client that has disconnected."""
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 from course.calling.plain_values import as_mapping, as_wholes
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise
+from course.exercise import Adapted, Exercise
 from course.task import Task
 from solutions.l10_capstone._leavings import FINISHED, MISCONCEPTIONS, State
 
@@ -37,13 +36,8 @@ def by_sets(state: dict[str, Any], request_id: int) -> dict[str, Any]:
     }
 
 
-class InTheirOrder:
+class InTheirOrder(Adapted):
     """An answer whose `leaving` begins with the ids that it had before, in their order."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__wrapped__ = function
-        self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, state: dict[str, Any], request_id: int) -> Any:
         """Ask the function; a result that is not a state stays as it is."""

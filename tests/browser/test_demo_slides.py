@@ -140,8 +140,7 @@ def written(present, notebooks, tmp_path):
     """Opens the slides of a solved lesson from a file."""
 
     def opened(stem):
-        from course.publish.slide_notes import notes_of
-        from course.publish.slide_show import slides_page
+        from course.publish.slide_show import notes_of, slides_page
 
         lesson, file = find_lesson(stem), tmp_path / "slides.html"
         file.write_text(slides_page(lesson, notebooks.solved(stem).slides, notes_of(lesson)))

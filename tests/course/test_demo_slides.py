@@ -17,11 +17,10 @@ from course.figure import Figure
 from course.launcher.failure import Failure
 from course.lesson_map import find_lesson
 from course.prediction import Withheld
-from course.publish import slide_notes, slide_show
+from course.publish import slide_show
 from course.publish.notebook_blocks import Drawing, slide_blocks
-from course.publish.slide_notes import notes_of
 from course.publish.slide_prose import elements, text_of
-from course.publish.slide_show import slides_page
+from course.publish.slide_show import notes_of, slides_page
 from course.publish.slides import MOST, Slide, slides
 from course.registry import exercise, lesson_exercises
 from course.report import Report
@@ -162,7 +161,7 @@ def check_notes(stem: str, found: tuple[Slide, ...]) -> None:
 
 
 def test_notes_that_cannot_be_read_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(slide_notes, "FOLDER", tmp_path)
+    monkeypatch.setattr(slide_show, "FOLDER", tmp_path)
     for text, words in (
         ('["a"]\nminutes = -1\n', "'a' cannot be read: Expected `int` >= 0 - at `$.minutes`"),
         (

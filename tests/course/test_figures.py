@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from support import ROOT, run
 from tiers import examples, some
 
-from course.figure import Figure, panel_svg
-from course.figure_words import sentence, table
+from course.figure import Figure, panel_svg, sentence, table
 from course.lesson_data.l01_curves import budget_chart
 from course.lesson_data.l08_measured import MACHINES, speedup_figure
 from nanogpt.clock import SERVER_CPU, CostClock

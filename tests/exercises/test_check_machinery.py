@@ -23,8 +23,14 @@ from nanogpt.policies import acceptance, blocks, fusing, masks, queueing, slidin
 from nanogpt.preemption import agreement, cleanup
 from nanogpt.server import server_policies
 from nanogpt.slo import policy
-from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
-from solutions.l02_scheduling._workloads import MAX_STEPS
+from solutions.l02_scheduling._serving import (
+    MAX_STEPS,
+    Decisions,
+    Job,
+    Serving,
+    Workload,
+    start_over,
+)
 from solutions.l07_blocks._hash_cases import any_texts
 from solutions.l07_blocks._hashing import pattern, right_labels
 from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases

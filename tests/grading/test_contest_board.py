@@ -10,9 +10,10 @@ from support import need_sandbox
 
 from course.__main__ import main
 from course.calling.jobs import run
+from course.launcher.failure import Failure
 from course.leaderboard.board import BoardEntry, board_rows, read_board, with_entry, write_board
 from course.leaderboard.contest_tables import card_sentence, contest_table
-from course.leaderboard.own_policies import ContestError, card_of, find_own, read_policies
+from course.leaderboard.own_policies import card_of, find_own, read_policies
 from course.saved_answers import answer_path
 from nanogpt.contest import bound, workload
 
@@ -108,7 +109,7 @@ def test_a_file_that_cannot_play_is_refused_in_a_sentence(work: Path):
         ("import nanogpt\n\ndef priority_key(*_):\n    return nanogpt.x\n", "comes from nanogpt: "),
     ):
         (work / "contest.py").write_text(text)
-        with pytest.raises(ContestError) as caught:
+        with pytest.raises(Failure) as caught:
             read_policies(work / "contest.py")
         assert words in str(caught.value)
 
@@ -210,7 +211,7 @@ def test_an_entry_that_cannot_have_been_played_is_refused(tmp_path: Path):
     path = tmp_path / "board.json"
     for text in (b"[1]", b'[{"name": 3}]', b"[" * 100_000, b""):
         path.write_bytes(text)
-        with pytest.raises(ContestError, match=r"board\.json: "):
+        with pytest.raises(Failure, match=r"board\.json: "):
             read_board(path)
 
 
