@@ -36,7 +36,8 @@ _LONGEST = 66  # characters of a folder in which Windows's 259 hold the longest 
 def report(installation: Installation, port: int) -> int:
     """Print what was found, most important first; return 1 if something is wrong, else 0."""
     root = installation.root
-    wrong, noted, fine = [*installation.obstacles()], [*notes(root)], list[str]()
+    wrong, noted = [*installation.obstacles()], [*notes(root)]
+    fine = [f"Python {platform.python_version()} runs learn.py."]
     if is_temporary(root):
         wrong.append(TEMPORARY.format(root))
     if installation.is_half_made():

@@ -167,9 +167,13 @@ class Installation:
             raise Failure(INSTALLING_FAILED)
 
     def _run(self, command: Sequence[str | Path], env: Mapping[str, str] = os.environ) -> bool:
-        """Run a program; whether it succeeded."""
+        """Run a program, which holds the lock as long as it runs; whether it succeeded."""
+        is_closed = os.name == "nt"  # where a program cannot take over a lock
+        nothing = subprocess.DEVNULL
         try:
-            return not subprocess.call(command, cwd=self.root, env=env, stdin=subprocess.DEVNULL)
+            return not subprocess.call(
+                command, cwd=self.root, env=env, stdin=nothing, close_fds=is_closed
+            )
         except OSError:  # it is not there, or for another kind of machine
             return False
 
@@ -200,8 +204,9 @@ def uv_environment(listed: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path) -> Generator[IO[str]]:
-    """Lock the file `path`, and yield it."""
+    """Lock the file `path` and yield it; a program that inherits the file holds the lock too."""
     with path.open("a") as file:
+        os.set_inheritable(file.fileno(), True)
         if not _is_locked(file):
             print("Waiting for another installation to end.", flush=True)
             while not _is_locked(file):
