@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Runs one command; returns the exit status."""
-    arguments = _parser().parse_args(argv)
     try:
+        if hasattr(signal, "pthread_sigmask"):  # learn.py has had Ctrl-C wait for this
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        arguments = _parser().parse_args(argv)
         if arguments.command == "progress":
             return show_progress()
         if arguments.command == "grade":

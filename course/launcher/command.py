@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from course.files import explain
 from course.launcher import doctor
@@ -93,8 +92,15 @@ class Launcher:
             self.prepare(*(["jupyter"] if command == "jupyter" else []))
             return serve(MODES[command], self.installation.python, self.root, options)
         if command == "doctor":
-            return doctor.report(self.installation, port=options.port or DEFAULT_PORT)
-        return self.reset(options.lesson) if command == "reset" else self.update()
+            return doctor.report(self.installation, options.port or DEFAULT_PORT)
+        if command == "reset":
+            kept = self.workspace.reset(options.lesson)
+            print("The lesson is as new; exercises that you have passed stay passed.")
+            if kept:
+                print(f"Yours is kept: {kept.relative_to(self.root)}")
+        else:
+            print("\n".join(self.workspace.update() or ["Everything is up to date."]))
+        return 0
 
     def prepare(self, *extras: str) -> None:
         """Bring in missing lessons, install what is missing, say which have a newer version."""
@@ -107,6 +113,8 @@ class Launcher:
     def ask_course(self, command: str, rest: Sequence[str]) -> int:
         """Have `python -m course` carry a command out."""
         self.prepare(*(["live"] if [command, *rest][:2] == ["demo", "live"] else []))
+        if os.name != "nt":  # Ctrl-C waits until the course can take it
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         # -P: modules in the current folder, which may hold submissions, are not imported.
         python = [self.installation.python, "-P", "-m", "course"]
         return become([*python, command, *rest], {**os.environ, "PYTHONPATH": str(self.root)})
@@ -123,32 +131,14 @@ class Launcher:
         os.chdir(self.root)
         return become(command, {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"})
 
-    def reset(self, lesson: str) -> int:
-        """Bring a lesson in anew."""
-        kept = self.workspace.reset(lesson)
-        print("The lesson is as new; exercises that you have passed stay passed.")
-        if kept:
-            print(f"Yours is kept: {kept.relative_to(self.root)}")
-        return 0
 
-    def update(self) -> int:
-        """Bring in new and changed lessons."""
-        print("\n".join(self.workspace.update() or ["Everything is up to date."]))
-        return 0
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse the arguments."""
-        raise Failure(f"{message}; {learn_command()} --help lists what there is.")
-
-
-def parser() -> Parser:
+def parser() -> argparse.ArgumentParser:
     """Return the parser of the commands that the launcher carries out itself."""
-    made = Parser(prog=learn_command(), description="Serving NanoGPT: set it up and open it.")
-    made.epilog = "COMMAND --help says more about a command, once the course is installed."
+    made = argparse.ArgumentParser(
+        prog=learn_command(),
+        description="Serving NanoGPT: set it up and open it.",
+        epilog="COMMAND --help says more about a command, once the course is installed.",
+    )
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         each = commands.add_parser(name, help=text, description=text, allow_abbrev=False)

@@ -10,14 +10,9 @@ class Failure(Exception):
     """One sentence about what went wrong that the learner can act on."""
 
 
-def learn_command(version: str = "") -> str:
-    """Return what starts the course on this system, with a certain Python such as "3.14" if named.
-
-    Windows has no `python3`: its name there opens the Store.
-    """
-    if os.name == "nt":
-        return f"py -{version} learn.py" if version else "py learn.py"
-    return f"python{version or 3} learn.py"
+def learn_command() -> str:
+    """Return what starts the course on this system. On Windows, `python3` opens the Store."""
+    return "py learn.py" if os.name == "nt" else "python3 learn.py"
 
 
 def last_line(text: str) -> str:

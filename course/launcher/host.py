@@ -22,6 +22,8 @@ STOP_LIMIT_S = 4.0  # the launcher waits a little longer before it ends the serv
 def main(mode: str, address: str, port: str, name: str) -> None:
     """Serve until the launcher says stop, or is gone."""
     token, lifeline = _take_input()
+    if not token:
+        sys.exit("the launcher was gone before the server had started")
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     try:
         if mode == "jupyter":
@@ -52,13 +54,7 @@ def _take_input() -> tuple[str, int]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    token = b""
-    while not token.endswith(b"\n"):
-        byte = os.read(lifeline, 1)
-        if not byte:
-            sys.exit("the launcher was gone before the server had started")
-        token += byte
-    return token.decode().strip(), lifeline
+    return os.read(lifeline, 100).decode().strip(), lifeline  # a pipe hands it over in one piece
 
 
 def _end_with(lifeline: int) -> None:

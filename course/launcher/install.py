@@ -19,21 +19,22 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from course.launcher import doctor
-from course.launcher.doctor import Finding
-from course.launcher.failure import Failure, cannot_load, last_line, learn_command
+from course.launcher.failure import Failure, cannot_load
 
 UV = "uv==0.13.9"  # installed where no other is on the PATH
 LOCK = "requirements.lock"  # pins what the pinned packages bring along
 PYTORCH_INDEX = "https://download.pytorch.org/whl/cpu"  # uv has it from pyproject.toml
 COURSE = "serving_nanogpt"
+NEEDED_GB = 3  # an installation with the CPU build of PyTorch, and room to unpack it
+INSTALLING_FAILED = "installing failed: the lines above say why, and docs/setup.md helps."
 _BARE = {"pip", "setuptools", "wheel", "uv"}
-_UV_VARIABLES = {  # pip's setting: uv's variable, and what separates several values there
-    "index-url": ("UV_DEFAULT_INDEX", " "),
-    "extra-index-url": ("UV_INDEX", " "),
-    "find-links": ("UV_FIND_LINKS", ","),
-    "trusted-host": ("UV_INSECURE_HOST", " "),
-    "cert": ("SSL_CERT_FILE", " "),
-    "proxy": ("ALL_PROXY", " "),
+_UV_VARIABLES = {  # uv's names of pip's settings
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
 }
 
 
@@ -59,20 +60,28 @@ class Installation:
             began = time.monotonic()
             for sentence in doctor.notes(self.root):
                 print(f"learn.py: note: {sentence}", flush=True)
-            self._install(extras, lock)
-            tried = self._load()
-            if tried.returncode:
-                raise Failure(cannot_load(tried.stderr))
+            is_new = self._needs_python()
+            lock.write("Installing, or cut short.\n")
+            lock.flush()
+            try:
+                if self.venv == self.root / ".venv":
+                    self._make_venv(is_new)
+                self._install_packages(extras)
+            except Failure:  # what was installed before still works
+                lock.truncate(0)
+                raise
+            if fault := self.fault():
+                raise Failure(fault)
             lock.truncate(0)
         print(f"Installed in {time.monotonic() - began:.0f} s.", flush=True)
 
     def holds(self, *extras: str) -> bool:
         """Whether the course of this folder is installed, with every pin of these extras."""
-        if self.is_half_made() or not self.python.exists():
+        if self._needs_python() or not self._is_from_here():
             return False
         held = {name: version.partition("+")[0] for name, version in packages(self.venv).items()}
         pins = (pin.split("==") for pin in self.pins(*extras))
-        return self._is_from_here() and all(held.get(_normal(n)) == version for n, version in pins)
+        return all(held.get(_normal(name)) == version for name, version in pins)
 
     def is_half_made(self) -> bool:
         """Whether the last installation was cut short."""
@@ -82,42 +91,35 @@ class Installation:
         """Return what pyproject.toml pins for the course and these extras."""
         text = (self.root / "pyproject.toml").read_text(encoding="utf-8")
         project = tomllib.loads(text)["project"]
-        pins = [*project.get("dependencies", ())]
-        extras_left = [*extras]
-        while extras_left:
-            for each in project["optional-dependencies"][extras_left.pop()]:
-                others = re.match(r"serving-nanogpt\[(.+)\]", each)
-                extras_left += others[1].split(",") if others else []
-                pins += [] if others else [each]
-        return pins
+        by_extra = project["optional-dependencies"]
+        pins = [*project.get("dependencies", ()), *(p for name in extras for p in by_extra[name])]
+        for pin in pins:  # those of an extra that another one names come to the end
+            if others := re.match(r"serving-nanogpt\[(.+)\]", pin):
+                pins += [p for name in others[1].split(",") for p in by_extra[name]]
+        return [pin for pin in pins if "==" in pin]
 
     def obstacles(self) -> Iterator[str]:
         """Yield a sentence for each thing that would make an installation fail."""
-        if self.is_half_made() or not self._works():
-            yield from doctor.unsupported()  # this Python makes .venv, and is the one in it
-        yield from doctor.before_install(self.root)
+        if self._needs_python() and (sentence := doctor.unsupported()):
+            yield sentence
+        free_gb = shutil.disk_usage(self.root).free / 1e9
+        if free_gb < NEEDED_GB and not self.venv.exists():
+            yield f"the disk has {free_gb:.1f} GB free, and {NEEDED_GB} GB are needed: make room."
 
-    def findings(self) -> Iterator[Finding]:
-        """Look at .venv, and load PyTorch from it."""
-        if self.is_half_made():
-            yield Finding("wrong", f".venv is half made: {learn_command()} makes it anew.")
-        elif not self.holds():
-            yield Finding("note", f"the course is not installed yet: {learn_command()} does it.")
-        elif (tried := self._load()).returncode:
-            yield Finding("wrong", cannot_load(tried.stderr))
-        else:
-            yield from (Finding("ok", sentence) for sentence in self.describe())
+    def fault(self) -> str:
+        """Load PyTorch, which takes long the first time; return why that fails, or ""."""
+        command = [self.python, "-I", "-c", "import torch"]
+        tried = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        return cannot_load(tried.stderr) if tried.returncode else ""
 
-    def describe(self) -> list[str]:
-        """Return sentences on what is installed, and how."""
-        held = packages(self.venv)
-        installer = self._metadata("INSTALLER").strip()
-        said = [f"The course is installed in {self.venv} by {installer}."]
-        if torch := held.get("torch"):
-            has_gpu = any(name.startswith("nvidia_") for name in held)
-            build = "with GPU libraries, which the course does not use" if has_gpu else "CPU build"
-            said.append(f"PyTorch {torch}, {build}.")
-        return said
+    def describe(self) -> str:
+        """Say what is installed, and how."""
+        torch, installer = packages(self.venv).get("torch"), self._metadata("INSTALLER").strip()
+        return f"The course is installed in {self.venv} by {installer}, with PyTorch {torch}."
+
+    def _needs_python(self) -> bool:
+        """Whether .venv is to be made, by the Python that runs this."""
+        return self.is_half_made() or not self.python.exists()
 
     def _metadata(self, name: str) -> str:
         """A file of the course's metadata in .venv; empty where the course is not installed."""
@@ -130,60 +132,21 @@ class Installation:
         path = Path(url2pathname(urlsplit(origin.get("url", "")).path))
         return path.is_absolute() and path.exists() and path.samefile(self.root)
 
-    def _works(self) -> bool:
-        """Whether .venv has a running Python of a fitting version."""
-        fits = f"{doctor.OLDEST} <= sys.version_info[:2] <= {doctor.NEWEST}"
-        question = [self.python, "-c", f"import sys; sys.exit(not {fits})"]
-        try:
-            return subprocess.run(question, capture_output=True).returncode == 0
-        except OSError:
-            return False
-
-    def _load(self) -> subprocess.CompletedProcess[str]:
-        """Load PyTorch, which takes long the first time."""
-        command = [self.python, "-I", "-c", "import torch"]
-        return subprocess.run(command, capture_output=True, text=True, errors="replace")
-
-    def _install(self, extras: Sequence[str], lock: IO[str]) -> None:
-        """Make .venv and install; a failure leaves what was installed before."""
-        anew = self.is_half_made() or not self._works()
-        lock.write("Installing, or cut short.\n")
-        lock.flush()
-        try:
-            if self.venv == self.root / ".venv":
-                self._make_venv(anew)
-            self._install_packages(extras, lock)
-        except Failure:
-            lock.truncate(0)
-            raise
-
-    def _make_venv(self, anew: bool) -> None:
+    def _make_venv(self, is_new: bool) -> None:
         """Make .venv if asked; move away one that holds packages, but not the course."""
         names = packages(self.venv).keys()
-        is_foreign = not (self.venv.is_dir() and (COURSE in names or names <= _BARE))
-        if is_foreign and os.path.lexists(self.venv):
+        is_foreign = COURSE not in names and not names <= _BARE
+        if is_foreign:
             aside = self.root / time.strftime(".venv-kept-%Y-%m-%d-%H%M%S")
             self.venv.rename(aside)
             print(f".venv was not made for the course: it is moved to {aside.name}.", flush=True)
-        if not (anew or is_foreign):
-            return
-        print("Making .venv.", flush=True)
-        python = getattr(sys, "_base_executable", None) or sys.executable
-        made = subprocess.run(
-            [python, "-m", "venv", "--clear", self.venv],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if made.returncode:
-            helps = ""
-            if sys.platform == "linux" and "ensurepip" in made.stdout:
-                helps = "; on Debian and Ubuntu this helps: sudo apt install python3-venv"
-            raise Failure(
-                f"{python} could not make a virtual environment ({last_line(made.stdout)}){helps}."
-            )
+        if is_new or is_foreign:
+            print("Making .venv.", flush=True)
+            python = getattr(sys, "_base_executable", None) or sys.executable
+            if not self._run([python, "-m", "venv", "--clear", self.venv]):
+                raise Failure(INSTALLING_FAILED)
 
-    def _install_packages(self, extras: Sequence[str], lock: IO[str]) -> None:
+    def _install_packages(self, extras: Sequence[str]) -> None:
         """Install with uv, or else with pip; each shows its own progress."""
         course = f".[{','.join(extras)}]" if extras else "."
         wanted = ["--editable", course, "--constraint", LOCK]
@@ -193,25 +156,23 @@ class Installation:
         print("Installing the packages.", flush=True)
         uv = shutil.which("uv") or self.python.with_name("uv").with_suffix(self.python.suffix)
         if not os.path.exists(uv):
-            self._run([*pip, "install", "-qq", "--retries=1", UV], lock)
-        if self._run([uv, "pip", "install", f"--python={self.python}", *wanted], lock, environment):
+            self._run([*pip, "install", "-qq", "--retries=1", UV])
+        if self._run([uv, "pip", "install", f"--python={self.python}", *wanted], environment):
             return
         print("uv cannot install here: going on with pip.", flush=True)
         if sys.platform == "linux" and "UV_NO_SOURCES" not in environment:
             wanted += [f"{pin}+cpu" for pin in self.pins() if pin.startswith("torch==")]
             wanted += ["--extra-index-url", PYTORCH_INDEX]
-        if not self._run([*pip, "install", *wanted], lock):
-            raise Failure("installing failed: the lines above say why, and docs/setup.md helps.")
+        if not self._run([*pip, "install", *wanted]):
+            raise Failure(INSTALLING_FAILED)
 
-    def _run(
-        self, command: Sequence[str | Path], lock: IO[str], env: Mapping[str, str] = os.environ
-    ) -> bool:
+    def _run(self, command: Sequence[str | Path], env: Mapping[str, str] = os.environ) -> bool:
         """Run a program, which holds the lock as long as it runs; whether it succeeded."""
-        held = () if os.name == "nt" else (lock.fileno(),)
+        is_closed = os.name == "nt"  # where a program cannot take over a lock
         nothing = subprocess.DEVNULL
         try:
             return not subprocess.call(
-                command, cwd=self.root, env=env, stdin=nothing, pass_fds=held
+                command, cwd=self.root, env=env, stdin=nothing, close_fds=is_closed
             )
         except OSError:  # it is not there, or for another kind of machine
             return False
@@ -233,9 +194,8 @@ def uv_environment(listed: str) -> dict[str, str]:
     lines = listed.splitlines()
     for line in sorted(lines, key=lambda line: line.startswith(":env:")):  # the environment wins
         name, _, value = line.partition("=")
-        name = name.rpartition(".")[2]
-        if name in _UV_VARIABLES:
-            variable, separator = _UV_VARIABLES[name]
+        if variable := _UV_VARIABLES.get(name.rpartition(".")[2]):
+            separator = "," if variable == "UV_FIND_LINKS" else " "
             found[variable] = separator.join(str(ast.literal_eval(value)).split())
     if found.keys() & {"UV_INDEX", "UV_FIND_LINKS"}:
         found["UV_NO_SOURCES"] = "1"
@@ -246,6 +206,7 @@ def uv_environment(listed: str) -> dict[str, str]:
 def one_at_a_time(path: Path) -> Generator[IO[str]]:
     """Lock the file `path` and yield it; a program that inherits the file holds the lock too."""
     with path.open("a") as file:
+        os.set_inheritable(file.fileno(), True)
         if not _is_locked(file):
             print("Waiting for another installation to end.", flush=True)
             while not _is_locked(file):
@@ -254,7 +215,7 @@ def one_at_a_time(path: Path) -> Generator[IO[str]]:
 
 
 def _is_locked(file: IO[str]) -> bool:
-    """Try to lock the file for this process and those that inherit it."""
+    """Try to lock the file for this process; whether it is locked now."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -270,9 +231,9 @@ def _is_locked(file: IO[str]) -> bool:
     return True
 
 
-def _metadata_folders(venv: Path) -> list[Path]:
-    folders = (*venv.glob("lib/python*/site-packages"), venv / "Lib" / "site-packages")
-    return [path for folder in folders for path in folder.glob("*.dist-info")]
+def _metadata_folders(venv: Path) -> Iterator[Path]:
+    packages = next(venv.glob("lib/python*/site-packages"), venv / "Lib" / "site-packages")
+    return packages.glob("*.dist-info")
 
 
 def _normal(name: str) -> str:

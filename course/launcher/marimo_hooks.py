@@ -10,8 +10,15 @@ import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+
+from course.marimo_internals import MIDDLEWARE_REGISTRY, substitute
+
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 _RULE = re.compile(rb"[^{};]*:has\([^{}]*\{[^{}]*\}")
 _THEME = b":root:has(body.dark)"  # all colours of the page hang on it
@@ -62,30 +69,19 @@ class LightStyles:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self.lighter = BaseHTTPMiddleware(app, _lighter_sheet)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send style sheets whole and lighter; pass everything else on."""
-        if scope["type"] != "http" or not scope["path"].endswith(".css"):
-            await self.app(scope, receive, send)
-            return
-        start: Message = {}
-        body = b""
+        """Send style sheets lighter; pass everything else on."""
+        is_sheet = scope["type"] == "http" and scope["path"].endswith(".css")
+        await (self.lighter if is_sheet else self.app)(scope, receive, send)
 
-        async def hold(message: Message) -> None:
-            nonlocal start, body
-            if message["type"] == "http.response.start":
-                start = message
-                return
-            body += message.get("body", b"")
-            if message.get("more_body", False):
-                return
-            body = _RULE.sub(_lighter, body)
-            length = (b"content-length", str(len(body)).encode())
-            headers = [each for each in start["headers"] if each[0].lower() != length[0]]
-            await send({**start, "headers": [*headers, length]})
-            await send({"type": "http.response.body", "body": body})
 
-        await self.app(scope, receive, hold)
+async def _lighter_sheet(request: Request, call_next: RequestResponseEndpoint) -> Response:
+    response: Any = await call_next(request)
+    sheet = _RULE.sub(_lighter, b"".join([part async for part in response.body_iterator]))
+    headers = {**dict(response.headers.items()), "content-length": str(len(sheet))}
+    return Response(sheet, response.status_code, headers)
 
 
 def _lighter(rule: re.Match[bytes]) -> bytes:
@@ -94,10 +90,6 @@ def _lighter(rule: re.Match[bytes]) -> bytes:
 
 def install(mode: str) -> None:
     """Change every server that marimo makes in this process; `mode` is marimo's."""
-    from starlette.middleware import Middleware
-
-    from course.marimo_internals import MIDDLEWARE_REGISTRY
-
     MIDDLEWARE_REGISTRY.register("page guard", Middleware(PageGuard))
     MIDDLEWARE_REGISTRY.register("light styles", Middleware(LightStyles))
     # Where torch cannot be trusted after a fork, kernels start as marimo starts them.
@@ -113,8 +105,6 @@ def _fork_kernels() -> None:
     learner reads the first page. The course is not among them, so that a kernel started after an
     update has its new modules.
     """
-    from course.marimo_internals import substitute
-
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload(list(_PRELOADED))
 

@@ -37,6 +37,7 @@ AROUND_CELLS = re.compile(
 PAGE_HEARS_S = 1.0  # as long as a page waits before it saves a change of its own
 PAGE_TELLS_S = 0.5  # a page tells its server what was typed once nothing was for a while
 _servers: list[Any] = []  # marimo's session manager, once the server has started
+_tasks: set[asyncio.Task[None]] = set()  # a task that runs must not be collected
 
 
 class LessonFile(AppFileManager):
@@ -66,22 +67,20 @@ class LessonFile(AppFileManager):
         self._seen = self._on_disk()
         return super()._load_app(path)
 
-    def _save_file(self, path: Path, *, persist: bool, **options: Any) -> str:
-        try:
-            return super()._save_file(path, persist=persist, **options)
-        except _UnseenError as unseen:
-            self._keep_page(unseen.on_disk, self.to_code(), self._cell_lines())
-            self._bring_up_to_date()
-            return unseen.contents
-
     def write(self, path: Path, contents: str) -> None:
-        """Write what a page holds, whole or not at all.
+        """Write what a page holds, whole or not at all; or keep it and show the page the file.
 
         Raises: HTTPException, which the page shows, when the disk refuses it.
         """
         on_disk = self._on_disk()
-        if on_disk is not None and not self._has_seen(on_disk):
-            raise _UnseenError(on_disk, contents)
+        if on_disk not in (None, self._seen) and not self.content_matches_last_save(on_disk):
+            self._keep_page(on_disk, contents, self._cell_lines())
+            for server in _servers:
+                change = server.trigger_file_change(str(self.path))
+                task = asyncio.get_running_loop().create_task(change)
+                _tasks.add(task)
+                task.add_done_callback(_tasks.discard)
+            return
         try:
             write_atomically(path, contents.encode("utf-8"))
         except OSError as error:
@@ -152,17 +151,6 @@ class LessonFile(AppFileManager):
                 if session.app_file_manager is self:
                     session.notify(banner, from_consumer_id=None)
 
-    def _bring_up_to_date(self) -> None:
-        for server in _servers:
-            task = asyncio.get_running_loop().create_task(
-                server.trigger_file_change(str(self.path))
-            )
-            _tasks.add(task)
-            task.add_done_callback(_tasks.discard)
-
-    def _has_seen(self, text: str) -> bool:
-        return text == self._seen or self.content_matches_last_save(text)
-
     def _codes(self) -> dict[str, str]:
         return {str(cell.cell_id): cell.code for cell in self.app.cell_manager.cell_data()}
 
@@ -176,14 +164,6 @@ class LessonFile(AppFileManager):
             return None
 
 
-class _UnseenError(Exception):
-    """A page's `contents` would be written over a version `on_disk` that it has not seen."""
-
-    def __init__(self, on_disk: str, contents: str) -> None:
-        super().__init__("the file was changed outside the page")
-        self.on_disk, self.contents = on_disk, contents
-
-
 class PatientCoordinator(FileChangeCoordinator):
     """Takes a file's new version into the page once the page has told what it holds."""
 
@@ -191,9 +171,6 @@ class PatientCoordinator(FileChangeCoordinator):
         """Wait a little, then do what marimo does."""
         await asyncio.sleep(PAGE_TELLS_S)
         return await super().handle_change(file_path, session)
-
-
-_tasks: set[asyncio.Task[None]] = set()  # what runs is not collected
 
 
 def install() -> None:

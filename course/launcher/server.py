@@ -2,9 +2,7 @@
 
 import argparse
 import contextlib
-import ipaddress
 import os
-import queue
 import secrets
 import signal
 import socket
@@ -16,11 +14,10 @@ from pathlib import Path
 
 from course.launcher import doctor
 from course.launcher.failure import Failure, last_line
-from course.launcher.kept import Reasons
+from course.launcher.kept import reasons
 
 DEFAULT_PORT = 2718
-START_LIMIT_S = 90
-LISTEN_EVERY_S = 0.5
+LOOK_EVERY_S = 0.2
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 STOP_LIMIT_S = 5
 OWN_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # Windows has no sessions
@@ -67,14 +64,12 @@ def choose_host() -> str:
     answer may be a machine elsewhere: the token would go there.
     """
     name = f"course-{secrets.token_hex(4)}.localhost"
-    if sys.platform == "darwin":
-        try:
-            found = {str(each[4][0]) for each in socket.getaddrinfo(name, None)}
-        except OSError:
-            found = set()
-        if not (found and all(ipaddress.ip_address(each).is_loopback for each in found)):
-            return "127.0.0.1"
-    return name
+    if sys.platform != "darwin":
+        return name
+    with contextlib.suppress(OSError):
+        if {each[4][0] for each in socket.getaddrinfo(name, None)} <= {"127.0.0.1", "::1"}:
+            return name
+    return "127.0.0.1"
 
 
 def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> int:
@@ -87,50 +82,45 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
         print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
-    reasons = Reasons(root / "work")
-    log = root / "work" / "server.log"
+    work = root / "work"
+    num_said = len(reasons(work))
+    log = work / "server.log"
     log.touch(mode=0o600)  # servers print the token
     server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
-        if _is_listening(server, port, asked):
+        while server.poll() is None and not (asked or _answers(port)):
+            time.sleep(0.02)
+        if server.poll() is None and not asked:
             address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
             print(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.", flush=True)
             if not options.no_browser and doctor.has_display():
                 webbrowser.open(address)
-            while server.poll() is None and not _comes_within(LISTEN_EVERY_S, asked):
-                for line in reasons.new():
-                    print(line, flush=True)
+        while server.poll() is None and not asked:
+            for line in reasons(work)[num_said:]:
+                print(line, flush=True)
+                num_said += 1
+            time.sleep(LOOK_EVERY_S)
         if server.poll() is not None:
-            raise Failure(f"the course server ended by itself: {_end(log)}.")
-    except TimeoutError:
-        why = f"did not answer within {START_LIMIT_S} s: {_end(log)}"
-        raise Failure(f"the course server {why}.") from None
+            why = last_line(log.read_text(encoding="utf-8", errors="replace"))
+            raise Failure(f"the course server ended by itself: {why}.")
     finally:
         _stop(server)
     print("\nStopped. Your work is in work/.")
     return 0
 
 
-def _requests_to_stop() -> queue.SimpleQueue[int]:
-    """Return a queue that receives the signals that mean stop: of Ctrl-C and a closed terminal.
+def _requests_to_stop() -> list[int]:
+    """Return a list that receives the signals that mean stop: of Ctrl-C and a closed terminal.
 
     An exception could interrupt `subprocess` while it holds a lock, and waiting for the server
     would then never end.
     """
-    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+    asked: list[int] = []
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number and signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, lambda number, _: asked.put(number))
+            signal.signal(number, lambda number, _: asked.append(number))
     return asked
-
-
-def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
-    """Wait for a request to stop; False if none comes within the time."""
-    with contextlib.suppress(queue.Empty):
-        asked.get(timeout=seconds)
-        return True
-    return False
 
 
 def _start(
@@ -158,17 +148,10 @@ def _start(
     return server
 
 
-def _is_listening(
-    server: subprocess.Popen[bytes], port: int, asked: queue.SimpleQueue[int]
-) -> bool:
-    """Wait until the server listens; False if it ends or a request to stop comes first."""
-    limit = time.monotonic() + START_LIMIT_S
-    while server.poll() is None and not _comes_within(0.02, asked):
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return True
-        if time.monotonic() > limit:
-            raise TimeoutError
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
     return False
 
 
@@ -185,7 +168,3 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(OSError):  # mostly, no process is left
             os.killpg(server.pid, signal.SIGKILL)
     server.wait()
-
-
-def _end(log: Path) -> str:
-    return last_line(log.read_text(encoding="utf-8", errors="replace"))

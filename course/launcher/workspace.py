@@ -3,14 +3,11 @@
 No learner's file is ever overwritten: a version that gives way is kept with the date.
 """
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 from course.files import explain, read_bytes, write_atomically
 from course.launcher.failure import Failure
@@ -39,12 +36,11 @@ class Workspace:
         known = self._record()
         said: list[str] = []
         for name in self.names():
-            if os.path.lexists(self.work / name):
-                continue
-            self._copy(name)
-            said.append(f"{name} is new.")
-            if name not in known:
-                said += self._safely(self._take_over, name, self._passed(name))
+            if not os.path.lexists(self.work / name):
+                self._write(name, self._pristine(name))
+                said.append(f"{name} is new.")
+                if name not in known and LESSON.fullmatch(name):
+                    said += self._take_over(name)
         return said
 
     def names(self) -> list[str]:
@@ -62,7 +58,8 @@ class Workspace:
     def newer(self) -> list[str]:
         """Return the names whose pristine file changed since the learner's copy was made."""
         record = self._record()
-        return [name for name in self.names() if self._is_newer(name, record)]
+        changed = [n for n in self.names() if record.get(n) != _digest(self._pristine(n))]
+        return [name for name in changed if self._differs(name)]
 
     def lesson(self, wanted: str) -> str:
         """Return the file name of the lesson called `wanted` ("l04b", or the whole stem)."""
@@ -82,7 +79,7 @@ class Workspace:
         name = self.lesson(wanted)
         self.work.mkdir(exist_ok=True)
         kept = self._keep(name) if os.path.lexists(self.work / name) else None
-        self._copy(name)
+        self._write(name, self._pristine(name))
         return kept
 
     def update(self) -> list[str]:
@@ -91,86 +88,58 @@ class Workspace:
         A lesson that cannot be brought in gets a sentence too, and the others are brought in.
         """
         said = self.bring_in()
-        for name in self.names():
-            said += self._safely(self._take_over, name, {})
         for name in self.newer():
-            said += self._safely(self._bring_up_to_date, name)
+            try:
+                said += self._bring_up_to_date(name)
+            except OSError as error:
+                said.append(f"{name} was left as it is: {explain(error)}")
         return said
 
-    def _safely(self, step: Callable[..., list[str]], name: str, *more: object) -> list[str]:
-        try:
-            return step(name, *more)
-        except OSError as error:
-            return [f"{name} was left as it is: {explain(error)}"]
-
     def _bring_up_to_date(self, name: str) -> list[str]:
-        mine = read_bytes(self.work / name)
-        if _digest(mine) == self._record().get(name):
-            self._copy(name)
+        mine, new = read_bytes(self.work / name), self._pristine(name)
+        if _digest(mine) == self._record().get(name) or not mine.strip():
+            self._write(name, new)
             return [f"{name} was brought up to date."]
-        said = f"{name} was brought up to date; yours was empty."
-        if mine.strip():
-            kept = self._keep(name).relative_to(self.work.parent).as_posix()
-            said = f"{name} was brought up to date; yours is kept as {kept}."
-        if not LESSON.fullmatch(name):
-            self._copy(name)
-            return [said]
-        carried = carry(_text(mine), _text(self._pristine(name)), self._passed(name))
-        self._write(name, carried.text.encode())
-        return [said, *carried.sentences()]
+        kept = self._keep(name).relative_to(self.work.parent).as_posix()
+        said = [f"{name} was brought up to date; yours is kept as {kept}."]
+        if LESSON.fullmatch(name):
+            carried = carry(_text(mine), _text(new), self._passed(name))
+            new, said = carried.text.encode(), [*said, *carried.sentences()]
+        self._write(name, new)
+        return said
 
-    def _take_over(self, name: str, passed: dict[str, str]) -> list[str]:
-        """Fill stubs of a split lesson with passed answers and those in its other halves.
+    def _take_over(self, name: str) -> list[str]:
+        """Fill a new lesson's stubs with the answers in its other halves, such as l04_x.py.
 
         A half whose newest version defines a function itself keeps that function.
         """
-        halves = self._halves(name)
-        if not halves:
-            return []
-        carried = [carry("", _text(read_bytes(self.work / name)), passed)]
-        for half in halves:
-            theirs = names_in(_text(self._pristine(half)))
-            old = _text(read_bytes(self.work / half))
-            carried.append(carry(old, carried[-1].text, without=theirs))
-        filled = [each for each in carried if each.names]
-        if filled:
-            text = carried[-1].text.encode("utf-8", "surrogateescape")
-            write_atomically(self.work / name, text)
-        return [sentence for each in filled for sentence in each.sentences()]
-
-    def _halves(self, name: str) -> list[str]:
-        """The other lessons of the same number that the learner has, such as l04_x.py."""
-        if not LESSON.fullmatch(name):
-            return []
-        alike = [other for other in self.names() if LESSON.fullmatch(other) and other != name]
-        return [other for other in alike if other[:3] == name[:3] and (self.work / other).exists()]
+        text, said = _text(self._pristine(name)), list[str]()
+        for half in self.work.glob(f"{name[:3]}*.py"):
+            if half.name != name and half.name in self.names():
+                theirs = names_in(_text(self._pristine(half.name)))
+                old = _text(read_bytes(half))
+                carried = carry(old, text, self._passed(name), without=theirs)
+                text, said = carried.text, said + (carried.sentences() if carried.names else [])
+        self._write(name, text.encode())
+        return said
 
     def _passed(self, lesson: str) -> dict[str, str]:
         """Return the sources of passed answers, which course.saved_answers keeps, by function name.
 
         An exercise keeps its id when its lesson is split: l04.evict may belong to l04b_quality.py.
         """
-        kept = (self.work / "answers").glob(f"{lesson[:3]}*.*.py")
-        passed: dict[str, str] = {}
-        for path in sorted(path for path in kept if path.name.count(".") == 2):
-            with contextlib.suppress(OSError, UnicodeDecodeError):
-                passed[path.name.split(".")[1]] = read_bytes(path).decode()
-        return passed
+        kept = sorted((self.work / "answers").glob(f"{lesson[:3]}*.*.py"))
+        kept = [path for path in kept if path.name.count(".") == 2]
+        return {path.name.split(".")[1]: _text(read_bytes(path)) for path in kept}
 
-    def _is_newer(self, name: str, record: dict[str, str]) -> bool:
-        pristine = _digest(self._pristine(name))
-        if record.get(name) == pristine or not os.path.lexists(self.work / name):
-            return False
+    def _differs(self, name: str) -> bool:
         try:
-            return _digest(read_bytes(self.work / name)) != pristine
+            return read_bytes(self.work / name) != self._pristine(name)
         except OSError:
             return True  # an update says what is wrong with it
 
     def _pristine(self, name: str) -> bytes:
         return (self.pristine / name).read_bytes()
-
-    def _copy(self, name: str) -> None:
-        self._write(name, self._pristine(name))
 
     def _write(self, name: str, content: bytes) -> None:
         """Write the learner's file, then note which pristine file it came from."""
@@ -185,10 +154,9 @@ class Workspace:
     def _record(self) -> dict[str, str]:
         """The record; a damaged one counts as empty, so that every file counts as edited."""
         try:
-            record = json.loads(read_bytes(self.work / RECORD))
-        except (OSError, ValueError, RecursionError):
-            record = None
-        return cast("dict[str, str]", record) if isinstance(record, dict) else {}
+            return dict(json.loads(read_bytes(self.work / RECORD)))
+        except (OSError, ValueError, TypeError):
+            return {}
 
 
 def _digest(content: bytes) -> str:
