@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course.calling.plain_values import as_number
-from course.checks.comparing import Args, Comparison
-from course.checks.near import Near
+from course.checks.comparing import Args, Comparison, Near
 from course.exercise import Exercise, Misconception
 from course.format_values import named, show
 from course.task import Task
