@@ -2,7 +2,6 @@
 
 import bisect
 import random
-from typing import Any
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison
@@ -136,7 +135,7 @@ def any_sizes(rng: random.Random) -> list[Args]:
     return cases
 
 
-JUDGE: Comparison[Any] = Comparison(
+JUDGE: Comparison(
     captured_size,
     MISCONCEPTIONS,
     "Which captured sizes hold all tokens of the step, and which of them computes least padding?",
