@@ -136,7 +136,7 @@ def any_sizes(rng: random.Random) -> list[Args]:
 
 
 JUDGE: Comparison(
-    captured_size,
+JUDGE = Comparison(
     MISCONCEPTIONS,
     "Which captured sizes hold all tokens of the step, and which of them computes least padding?",
     evidence=[(n, [8, 2, 1, 24, 4, 16]) for n in (1, 3, 5, 8, 9, 13, 17, 24, 25, 60)],
