@@ -135,8 +135,8 @@ def any_sizes(rng: random.Random) -> list[Args]:
     return cases
 
 
-JUDGE: Comparison(
 JUDGE = Comparison(
+    captured_size,
     MISCONCEPTIONS,
     "Which captured sizes hold all tokens of the step, and which of them computes least padding?",
     evidence=[(n, [8, 2, 1, 24, 4, 16]) for n in (1, 3, 5, 8, 9, 13, 17, 24, 25, 60)],
