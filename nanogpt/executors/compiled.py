@@ -1,6 +1,6 @@
 """The compiled executor: a step's forward pass as one call of machine code, over the same cache.
 
-It saves the time in which Python and torch launch forty small operations per layer stack; the
+It saves the time in which Python and torch launch about 120 small operations per step; the
 arithmetic stays. A token's result has the same bits in every batch, chunking and number of threads.
 Needs numba, the extra `fast`. The first step compiles the kernel, which takes 15 s of CPU time and
 400 KB on disk for each of float32 and float64; later processes load it in 0.4 s.
