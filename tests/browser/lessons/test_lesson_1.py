@@ -105,10 +105,9 @@ def words_of_yours(lesson):
 def test_an_answer_that_is_typed_turns_the_check_red_then_green_and_is_saved(lesson, course_server):
     wrong, keyboard = "return token_budget", lesson.page.keyboard
     for old, new, status in (("raise NotImpl", wrong, "failed"), (wrong, SIZE, "passed")):
-        lesson.cell("chunk_size").locator(".cm-line", has_text=old).click()
-        keyboard.press("Home")
-        keyboard.press("Shift+End")
-        keyboard.type(new)
+        # Three clicks select the whole line, also where it wraps.
+        lesson.cell("chunk_size").locator(".cm-line", has_text=old).click(click_count=3)
+        keyboard.type(f"    {new}")
         keyboard.press("Control+Enter")
         lesson.report("chunk_size", status)
     file = course_server.work / f"{lesson.stem}.py"
