@@ -23,6 +23,14 @@ from course.launcher.command import COMMANDS, FOR_OTHERS, Launcher
 from course.launcher.failure import learn_command
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_stays_on():
+    """A command blocks Ctrl-C for the course, and this process never becomes the course."""
+    yield
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch) -> Launcher:
     """learn.py in this process, for a course of one lesson with nothing installed."""
