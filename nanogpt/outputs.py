@@ -105,11 +105,13 @@ class SchedulerOutput(Struct, frozen=True):
 class ModelOutput(Struct, frozen=True):
     """`logits` (R, V) after the last token of each row, and the forward passes that it took.
 
-    A row with K drafts has K + 1 logits, one after another.
+    A row with K drafts has K + 1 logits, one after another. `best` is the most likely token of each
+    of the R, or -1 where a logit is not finite, if the executor knows.
     """
 
     logits: Tensor
     forwards: tuple[ForwardRecord, ...]
+    best: Sequence[int] | None = None
 
 
 class Sampled(Struct, frozen=True, gc=False):

@@ -6,8 +6,6 @@ Shapes: R logits, V vocabulary.
 from collections.abc import Sequence
 from math import isfinite
 
-from torch import Tensor
-
 from nanogpt.extensions import Drafter
 from nanogpt.outputs import (
     ModelOutput,
@@ -39,23 +37,29 @@ class Sampler:
         if not scheduled.rows:
             return {}
         starts = logits_starts(scheduled.rows)
-        _check_finite(scheduled, output.logits, starts)
-        sampled = self._draw(scheduled.rows, output.logits, starts)
+        _check_finite(scheduled, output, starts)
+        sampled = self._draw(scheduled.rows, output, starts)
         active_ids = list(dict.fromkeys((*scheduled.active_ids, *sampled)))
         tokens = [each.token for each in sampled.values()]
         owned = self.policies.assign_tokens(list(sampled), active_ids, tokens)
         return {i: Sampled(owned[i], each.num_accepted) for i, each in sampled.items()}
 
     def _draw(
-        self, rows: Sequence[Row], logits: Tensor, starts: Sequence[int]
+        self, rows: Sequence[Row], output: ModelOutput, starts: Sequence[int]
     ) -> dict[int, Sampled]:
+        logits, best = output.logits, output.best
         drawn: dict[int, Sampled] = {}
         same_temperature: dict[float, list[int]] = {}
         for i, row in enumerate(rows):
-            if row.samples and row.drafted:
+            temperature = row.sampling.temperature
+            if not row.samples:
+                continue
+            if row.drafted:
                 drawn[i] = self.drafter.judge(row, logits[starts[i] : starts[i + 1]])
-            elif row.samples:
-                same_temperature.setdefault(row.sampling.temperature, []).append(i)
+            elif best is not None and temperature == 0:
+                drawn[i] = Sampled(best[starts[i]])
+            else:
+                same_temperature.setdefault(temperature, []).append(i)
         for temperature, same in same_temperature.items():
             draws = [draw_for(rows[i]) for i in same] if temperature else []
             own = logits if len(same) == len(logits) else logits[[starts[i] for i in same]]
@@ -66,11 +70,14 @@ class Sampler:
 
 def draw_for(row: Row) -> float:
     """The uniform number by which the row's next token is drawn."""
-    _, seed, name = row.sampling
-    return uniform(seed, name, len(row.token_ids), "sample")
+    params = row.sampling
+    return uniform(params.seed, params.stream_id, len(row.token_ids), "sample")
 
 
-def _check_finite(scheduled: SchedulerOutput, logits: Tensor, starts: Sequence[int]) -> None:
+def _check_finite(scheduled: SchedulerOutput, output: ModelOutput, starts: Sequence[int]) -> None:
+    logits, best = output.logits, output.best
+    if best is not None and min(best) >= 0:
+        return
     if isfinite(logits.sum()) or logits.isfinite().all():  # a sum may overflow where none did
         return
     fine: list[bool] = logits.isfinite().all(dim=-1).tolist()  # (R,)

@@ -6,14 +6,14 @@ however often the request was preempted, position 17 of request 3 gets the same 
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from msgspec import Struct
 from torch import Tensor
 
 
-class SamplingParams(NamedTuple):
+class SamplingParams(Struct, frozen=True, gc=False):
     """How a request's tokens are drawn: the draws are keyed by `seed` and `stream_id`."""
 
     temperature: float = 0.0

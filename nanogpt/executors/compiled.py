@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nanogpt.executors.base import CachedExecutor, Executor, forward_record
 from nanogpt.executors.kernel import LANES, WIDTH, Batch, Scratch, Weights, forward, panels_of
@@ -64,23 +64,21 @@ class CompiledExecutor(CachedExecutor):
         self.num_weights = sum(parameter.numel() for parameter in model.parameters())
         self.second = ThreadPoolExecutor(1) if torch.get_num_threads() > 1 else None
         self.scratch = self._make_scratch(1)
+        in_place = isinstance(cache, KVCache) and not cache.writes_on_commit
+        self.kv = cache.storage.numpy() if in_place else None  # (2, L, H, E, D)
+
+    def execute(self, rows: Sequence[Row]) -> ModelOutput:
+        """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""
+        if self.kv is None or not rows:
+            return super().execute(rows)
+        cache: Any = self.cache
+        held = [row.context_len for row in rows]
+        tables = [cache.table(row.request_id) for row in rows]
+        return self._run(rows, self.kv, held, tables, cache.size)
 
     def forward(self, rows: Sequence[Row]) -> ModelOutput:
-        """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""
-        if isinstance(self.cache, KVCache) and not self.cache.writes_on_commit:
-            tables = [self.cache.table(row.request_id) for row in rows]
-            held = [row.context_len for row in rows]
-            logits = self._run(rows, self.cache.storage, held, tables, self.cache.size)
-        else:
-            logits = self._run_beside(rows)
-        num_tokens = sum(len(row.input_ids) for row in rows)
-        return ModelOutput(logits, (forward_record(rows, self.cache, num_tokens),))
-
-    def _run_beside(self, rows: Sequence[Row]) -> Tensor:
         """Run over a copy of the K/V with a block per row: under a window, a slot may still hold
         K/V that an earlier token of the same step reads.
-
-        Shapes: -> logits (R, V).
         """
         cache: Any = self.cache  # with a window
         lengths = [cache.length(row.request_id) for row in rows]
@@ -95,46 +93,50 @@ class CompiledExecutor(CachedExecutor):
             firsts = [bisect_left(keys, position - cache.window) for position in row.positions]
             lows += [first if first > cache.sinks else 0 for first in firsts]
         tables = [(b,) for b in range(len(rows))]
-        logits = self._run(rows, kv, lengths, tables, size, lows, cache.sinks)
+        output = self._run(rows, kv.numpy(), lengths, tables, size, lows, cache.sinks)
         slot_mapping, written = cache.slot_mapping(rows), kv[:, :, :, new].transpose(2, 3)
         for layer, (k, v) in enumerate(zip(*written, strict=True)):
             cache.write(layer, slot_mapping, k, v)  # (N, H, D) each
-        return logits
+        return output
 
     def _run(
         self,
         rows: Sequence[Row],
-        kv: Tensor,
+        kv: np.ndarray,
         held: Sequence[int],
         tables: Sequence[Sequence[int]],
         block_size: int,
         lows: Sequence[int] = (),
         num_sinks: int = 0,
-    ) -> Tensor:
-        """Shapes: kv (2, L, H, E, D) -> logits (R, V)."""
+    ) -> ModelOutput:
+        """Shapes: kv (2, L, H, E, D)."""
         tokens, positions, wanted, starts = list[int](), list[int](), list[int](), [0]
         for row in rows:
             tokens += row.input_ids
             positions += row.positions
             starts.append(len(tokens))
-            wanted += range(len(tokens) - row.num_logits, len(tokens))
-        width = max(map(len, tables))
+            wanted += range(len(tokens) - 1 - len(row.drafted), len(tokens))
+        num_tokens, width = len(tokens), max(map(len, tables))
         full = [(*table, *(0,) * (width - len(table))) for table in tables]
-        flat = tokens, positions, lows or [0] * len(tokens), starts, held, full, wanted
+        flat = tokens, positions, lows or [0] * num_tokens, starts, held, full, wanted
         batch = Batch(*map(np.array, flat), block_size=block_size, num_sinks=num_sinks)
-        if len(self.scratch.x) != len(tokens):
-            self.scratch = self._make_scratch(len(tokens))
+        if len(self.scratch.x) != num_tokens:
+            self.scratch = self._make_scratch(num_tokens)
         self.scratch.work[:] = 0
-        config, num_panels = self.model.config, len(self.weights.logits)
-        logits = torch.empty(len(wanted), num_panels * WIDTH, dtype=kv.dtype)
-        call = batch, self.weights, kv.numpy(), config.tanh_gelu, self.scratch, logits.numpy()
-        if self.second and len(tokens) * self.num_weights >= WORTH_SHARING:
+        config, weights = self.model.config, self.weights
+        logits = np.empty((len(wanted), len(weights.logits) * WIDTH), kv.dtype)
+        best = np.empty(len(wanted), np.int64)
+        call = batch, weights, kv, config.tanh_gelu, self.scratch, logits, best
+        if self.second and num_tokens * self.num_weights >= WORTH_SHARING:
             shared = self.second.submit(forward, *call)
             forward(*call)
             shared.result()
         else:
             forward(*call)
-        return logits[:, : config.vocab_size]
+        record = forward_record(rows, self.cache, num_tokens)
+        return ModelOutput(
+            torch.from_numpy(logits[:, : config.vocab_size]), (record,), best.tolist()
+        )
 
     def _make_scratch(self, num_tokens: int) -> Scratch:
         panels, num_layers = self.weights, self.model.config.num_layers
@@ -144,7 +146,7 @@ class CompiledExecutor(CachedExecutor):
             np.empty((num_tokens, each.shape[1] * WIDTH), dtype) for each in columns
         )
         mixed = np.empty((num_tokens, self.model.config.num_channels), dtype)
-        return Scratch(x, kept, qkv, mixed, wide, np.zeros((5 * num_layers + 2, LANES), np.int64))
+        return Scratch(x, kept, qkv, mixed, wide, np.zeros((5 * num_layers + 3, LANES), np.int64))
 
 
 def packed_weights(model: GPT) -> Weights:

@@ -72,13 +72,14 @@ class ModelDrafter(Drafter):
                 wanted = within_blocks(kv, decodes, wanted, unreserved)
             else:
                 room = min(room, unreserved)
-        self._proposals = {
-            request.id: propose(
-                self.draft, request, num_tokens, *request.sampling(self.config)[:2], self.vocab_size
-            )
-            for request, num_tokens in zip(decodes, share_out(room, wanted), strict=True)
-            if num_tokens
-        }
+        self._proposals = {}
+        for request, num_tokens in zip(decodes, share_out(room, wanted), strict=True):
+            if num_tokens:
+                params = request.sampling(self.config)
+                self._proposals[request.id] = propose(
+                    self.draft, request, num_tokens, params.temperature, params.seed,
+                    self.vocab_size,
+                )  # fmt: skip
         return {i: proposal.tokens for i, proposal in self._proposals.items()}
 
     def judge(self, row: Row, logits: Tensor) -> Sampled:
@@ -90,7 +91,8 @@ class ModelDrafter(Drafter):
         fixes the distribution of a text and not the text. Shapes: logits (K + 1, V).
         """
         proposal, position = self._proposals[row.request_id], len(row.token_ids)
-        temperature, seed, request_id = row.sampling
+        params = row.sampling
+        temperature, seed, request_id = params.temperature, params.seed, params.stream_id
         target = probabilities(logits, temperature).tolist()  # K + 1 lists of V
         for i, (token, q) in enumerate(zip(proposal.tokens, proposal.probabilities, strict=True)):
             u = uniform(seed, request_id, position + i, "accept")

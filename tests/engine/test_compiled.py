@@ -15,6 +15,7 @@ from torch import Tensor
 from nanogpt import Engine, EngineConfig, Policies
 from nanogpt.features import make_cache
 from nanogpt.outputs import Row
+from nanogpt.request import Request
 
 compiled = pytest.importorskip("nanogpt.executors.compiled")
 FLOAT32 = copy.deepcopy(tiny_model()).float()
@@ -38,7 +39,9 @@ def logits_by_length(chunks: list[list[int]], num_threads: int) -> dict[tuple[in
                 row = Row(i, tokens[start:], range(start, end), start, end - start == 1, tokens)
                 rows.append(row)
         cache.allocate(rows)
-        for row, logits in zip(rows, executor.execute(rows).logits, strict=True):
+        output = executor.execute(rows)
+        assert output.best == output.logits.argmax(-1).tolist()
+        for row, logits in zip(rows, output.logits, strict=True):
             found[row.request_id, row.seq_len] = logits.clone()
             cache.commit(row.request_id, len(row.input_ids))
     return found
@@ -59,6 +62,15 @@ def test_a_token_has_the_same_bits_in_every_batch_chunking_and_number_of_threads
         alone = logits_by_length([[]] * i + [[1] * sum(sizes)], 1)
         for length in accumulate(sizes):
             assert torch.equal(batched[i, length], alone[i, length])
+
+
+def test_logits_that_are_not_finite_end_the_step_with_the_request_s_name():
+    model = copy.deepcopy(tiny_model())
+    model.token_embedding.weight[3] = float("nan")  # the token of request 1, and a logit of all
+    engine = Engine(model, EngineConfig(executor="compiled"))
+    engine.submit(Request(1, [3], 2))
+    with pytest.raises(ValueError, match="the logits of request 1 are not finite"):
+        engine.step()
 
 
 def test_without_numba_and_for_numbers_that_the_kernel_lacks_packed_runs_and_a_line_says_so(

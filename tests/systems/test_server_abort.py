@@ -47,9 +47,11 @@ def asked(chance: random.Random, number: int, *, greedy: bool) -> Request:
 
 def text_of(request: Request, config: EngineConfig) -> list[int]:
     """What the oracle continues it with."""
-    temperature, seed, request_id = request.sampling(config)
+    params = request.sampling(config)
     window = {"sliding_window": config.sliding_window, "num_sinks": config.num_sinks}
-    draws = {"temperature": temperature, "seed": seed, "request_id": request_id}
+    draws = {
+        "temperature": params.temperature, "seed": params.seed, "request_id": params.stream_id,
+    }  # fmt: skip
     wanted = request.max_new_tokens
     return generate(tiny_model(), request.prompt_tokens, wanted, **draws, **window)
 
