@@ -94,8 +94,9 @@ def _():
     mo.md(r"""
     ## Why do 200 characters cost more than 200 times one character?
 
-    Ask nanoGPT for one character, and it feeds your prompt through the model once. Ask for 200
-    characters, and you would expect 200 times that work. This is the loop that it runs:
+    In our nanoGPT every token is one character. Ask it for one character, and it feeds your prompt
+    through the model once. Ask for 200 characters, and you would expect 200 times that work. This is
+    the loop that it runs:
 
     ```python
     for _ in range(max_new_tokens):
@@ -462,7 +463,7 @@ def _():
         "**last** request done, with static and with continuous batching?",
         [
             "static 27, continuous 9",
-            "static 15, continuous 12",
+            "static 15, continuous 11",
             "static 15, continuous 9",
             "static 12, continuous 9",
         ],
@@ -760,13 +761,13 @@ def _():
 
     ## What the cache and batching do not solve
 
-    - **The cache saves no reading.** A decode computes one token, but its query attends to every key
-      of the context. Tokens still get slower as the text grows, only much more gradually.
-    - **Memory fills up.** Every running request needs more K/V at each step. Lesson 2 will decide
+    - **Every decode reads all K/V of its request.** It computes one token, but its query attends to
+      every key of the context. Tokens still get slower as the text grows, only much more gradually.
+    - **Memory fills up.** Every running request needs more K/V at each step. In lesson 2 you decide
       which request has to give way.
     - **A long prefill delays every request in its step.** Continuous batching starts a long prompt
-      while other requests are decoding; static batching does not. Lesson 1 will cut long prompts into
-      chunks.
+      while other requests are decoding; static batching does not. In lesson 1 you cut long prompts
+      into chunks.
 
     /// details | Bug or rounding? An open question about a KV cache for nanoGPT
 
@@ -785,8 +786,8 @@ def _():
     | positions off by one | 0.9 | 0.5 | 0.5 |
 
     The text of the broken cache still reads well: "what light through yonder window the state, And
-    therefore the sentence of". So a correct cache in float32 promises *close* logits. It does not
-    promise the same text. Our tests compare token for token in float64, where rounding almost never swaps two
+    therefore the sentence of". A correct cache in float32 promises *close* logits, not the
+    same text. Our tests compare token for token in float64, where rounding almost never swaps two
     nearly equal logits. In 16 bits, the default of nanoGPT's `sample.py`, rounding can change a text.
     The same question came to Hugging Face transformers (issue #25420), and a maintainer answered that a
     cache changes the logits of most models: by a negligible amount in float32, and by a noticeable one

@@ -434,7 +434,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which budget keeps an ITL limit?
+    ### Which budget keeps every ITL within a limit?
 
     A small budget keeps ITLs short, but it cuts a prompt into more steps, and each step pays for its
     weight read and its overhead. Suppose a service promises that no ITL exceeds a limit. Then the best
@@ -812,8 +812,8 @@ def _():
     mo.md(r"""
     Every budget of 16 or more raises throughput, and with these budgets mean TTFT grows by less than 5 %.
     A budget of 8 loses throughput: beside four decodes its chunks have 4 tokens, charged as 64, so its
-    steps stay far below the knee. The next table explains both. It shows what a chunk adds to a step with
-    four decodes:
+    steps stay far below the knee. The next table explains the gain and the loss: it shows what a chunk adds
+    to a step with four decodes:
 
     | tokens of the chunk | tokens charged, with the decodes | added to a step of 5.3 ms |
     |--:|--:|--:|

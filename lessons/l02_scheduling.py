@@ -132,9 +132,9 @@ def _():
     after(
         "l02.recompute",
         mo.md(r"""
-    Step through the picture. At step 6 Romeo's K/V is released and its request waits; its text is
-    kept. At step 10 its 16 known tokens are computed in one prefill (hatched: tokens computed for the
-    second time). At the end of that step it samples its seventh token.
+    Step through the picture. At step 6 the K/V of Romeo's request is released; the request waits and
+    keeps its text. At step 10 its 16 known tokens are computed in one prefill (hatched: tokens computed
+    for the second time). At the end of that step it samples its seventh token.
 
     This is the life of a request, with a new arrow: preemption back to waiting.
 
@@ -504,7 +504,8 @@ def _(
 def _():
     mo.md(r"""
     Change `policy` in the cell above to `"fcfs"` or to a function of your own: the schedule changes and
-    the texts do not, because sampling a token depends only on the seed, the request and the position.
+    the texts do not. The random number that picks a token depends only on the seed, the request and the
+    position.
     """)
     return
 
@@ -725,7 +726,7 @@ def _():
     | `sort_key` | `--scheduling-policy fcfs` or `priority` (lower first), `request_queue.py` | `--schedule-policy`, default `fcfs`, `schedule_policy.py` |
     | `admit` | admits if the whole prompt fits (`scheduler_reserve_full_isl`) | also estimates the output still to come, with a ratio that starts at 0.7 |
     | `choose_victim` | FCFS: `running[-1]`, admitted last; priority: `max(running, key=(priority, arrival_time))` | `retract_decode`: fewest output tokens first (`--retraction-policy`) |
-    | `requeue` | `_preempt_request`: keeps the output; FCFS puts it at the front of the queue | back to the queue; a last request that does not fit is aborted |
+    | `requeue` | `_preempt_request`: keeps the output; FCFS puts it at the front of the queue | back to the queue; the only request left is aborted if it does not fit |
 
     - In a step that preempted, vLLM admits no waiting request. Nor does our engine.
     - vLLM chose recompute over swapping in 2023, because many small copies cost more than computing again
@@ -752,7 +753,7 @@ def _():
 
     Every request finishes now, but when, and at whose cost? [Lesson 2b](/?file=l02b_waiting.py) measures
     what a priority changes, and finds a request that never gets its turn.
-    [Lesson 3](/?file=l03_interleaving.py) computes the chunk and the decodes of a step in one forward.
+    [Lesson 3](/?file=l03_interleaving.py) computes the chunk and the decodes of a step in one forward pass.
     """)
     return
 

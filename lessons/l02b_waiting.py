@@ -117,9 +117,10 @@ def _():
     - *control*: all requests are equal.
 
     Our engine runs them with the author's lengths, priorities and limits; times are modelled on a server
-    CPU. The engine has one more switch, `preempt_to_admit`: a waiting request may preempt less important
-    running ones in order to be admitted. Without it, a request is preempted only when running requests
-    need more K/V.
+    CPU. Under *strict priority*, the policy `priority` of lesson 2, the more important of two waiting
+    requests always goes first. With the switch `preempt_to_admit`, a waiting request may also preempt
+    less important running ones in order to be admitted. Without it, a request is preempted only when
+    running requests need more K/V.
     """)
     return
 
@@ -155,7 +156,7 @@ def _():
         All entries with × are multiples of the value under FCFS. Latency is the mean from arrival to the
         last token. From the third column on, the runs preempt to admit, like the author's runs. Our engine
         reproduces three of the four published results. In the fourth, *memory pressure*, the engines
-        differ twice. When running requests grow, ours preempts under FCFS too; the author's never preempts
+        differ in two ways. When running requests grow, ours preempts under FCFS too; the author's never preempts
         under FCFS. In ours a victim keeps its generated tokens; in the author's it starts its text over.
         In the control, in which all requests are equal, no value changes. So the differences in the other
         rows come from the priorities.
@@ -270,16 +271,16 @@ def _():
 
     Every policy finishes every *finite* workload in this engine. The engine refuses a request that could
     never fit, and a preempted request keeps its generated tokens. Preemptions cannot go on without
-    progress, because each one comes with a new token: either the request that gets the memory samples in
-    the same step, or the victim has sampled since it was admitted. In an *endless* stream, **no request
-    starves if only finitely many later arrivals can go before it.** Only FCFS and ageing meet this
-    condition.
+    new tokens: a victim that was decoding has sampled since it was admitted, and a victim that was
+    prefilling gives its memory to decoding requests, which sample in the same step. In an *endless*
+    stream, **no request starves if only finitely many later arrivals can go before it.** Only FCFS and
+    ageing meet this condition.
 
     ## What you now know
 
     - A rank decides which request is admitted next. It moves latency from one request to another and
       makes no step faster.
-    - A priority that only sorts the queue does not help while a slot is taken; preempting to admit does,
+    - A priority that only sorts the queue does not help while all slots are taken; preempting to admit does,
       and pays with recomputed tokens.
     - Strict priority and shortest first starve requests.
     - Ageing prevents that. If all requests age at one rate their order never changes, so one fixed

@@ -126,8 +126,7 @@ JUDGE = Fusing(
             matters=lambda value, args: value,
             mistakes=MISCONCEPTIONS,
             idea="A row is a token of the chunk and a column is a token of the text so far. An "
-            "entry is True if the row's token may attend to the column's: to itself and to every "
-            "token before it.",
+            "entry is True if the column's token is the row's token or comes before it.",
             rows=drawn,
         ),
     ),

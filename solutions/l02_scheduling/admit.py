@@ -167,8 +167,8 @@ def any_candidates(rng: random.Random, count: int) -> list[Args]:
 JUDGE = Comparison(
     admit,
     MISCONCEPTIONS,
-    "Ask two questions in turn. Could it ever run, alone and at its longest? And is there a free "
-    "slot in the batch and room for its known tokens now?",
+    "Ask two questions in turn. Could the request ever run, alone and at its longest? And is there "
+    "a free slot in the batch and room for its known tokens now?",
     evidence=any_candidates(random.Random(0), 30),
 )
 
@@ -212,9 +212,9 @@ EXERCISE = Exercise(
     ),
     hints=(
         "What happens to the queue if its first request can never run and is told to wait?",
-        'Ask about "never" first: how long does its text get at most, and which of those tokens '
-        "needs no K/V? Then ask about now: is there a free slot in the batch, and room for its "
-        "known tokens?",
+        'Ask about "never" first: how long does the text of the request get at most, and which of '
+        "those tokens needs no K/V? Then ask about now: is there a free slot in the batch, and "
+        "room for its known tokens?",
         "Three questions in turn, each with its own return. If `max_kv_tokens` is None, only the "
         "question about the batch remains. Priorities play no part.",
     ),

@@ -99,8 +99,8 @@ MISCONCEPTIONS = (
     Misconception(
         "key_alone",
         "Among equal keys the order of the list decides.",
-        "Among equal keys the latest arrival_time is preempted, and among equal arrivals the "
-        "larger id. The order of the list must not matter.",
+        "Among equal keys the request with the latest arrival_time is preempted, and among equal "
+        "arrivals the one with the larger id. The order of the list must not matter.",
         last_by(lambda r: r.key),
         same_result=(
             last_of_all_by(lambda r: (r.key,)),

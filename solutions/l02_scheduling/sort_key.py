@@ -58,8 +58,8 @@ def weighed(weight: int) -> Callable[[str, RequestView], Any]:
 UNKNOWN_POLICY = Misconception(
     "unknown_policy",
     "The rank under an unknown policy is None.",
-    "There is no policy of that name: raise a ValueError. Otherwise a typing error in a setting "
-    "silently decides the order of the queue.",
+    "There is no policy of that name: raise a ValueError. Otherwise a typo in a setting silently "
+    "decides the order of the queue.",
     examples=((lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None),),
 )
 WRONG_ERROR = Misconception(
@@ -125,8 +125,8 @@ MISCONCEPTIONS = (
     Misconception(
         "weighed",
         "One priority level is worth ten steps of waiting.",
-        "One number cannot hold both. Whatever a level is worth, a request that arrived early "
-        "enough would overtake a more important one, and that must never happen here.",
+        "One number cannot hold priority and arrival. Whatever a level is worth, a request that "
+        "arrived early enough would overtake a more important one, which must never happen here.",
         weighed(10),
         same_result=(weighed(100), weighed(1000)),
     ),
