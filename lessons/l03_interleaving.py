@@ -324,7 +324,7 @@ def _():
         "What happens to the attention of a real token?",
         (
             "Nothing: a key of zeros gets a score of 0, and a value of zeros adds nothing",
-            "It is diluted: a score of 0 weighs e⁰ = 1 in the softmax, like a key with an average score",
+            "It is diluted: a score of 0 weighs e⁰ = 1 in the softmax, like a real key with a score of 0",
             "It breaks down: the softmax divides by zero",
         ),
         1,
@@ -392,8 +392,8 @@ def _():
     mo.md(r"""
     ### Splitting the K/V back out
 
-    After the forward there is one tensor of keys, (B, S + T, D), past and new together. Here D counts the
-    numbers of one key in all heads; your slices work for separate heads, (B, S + T, H, D), too. The cache
+    After the forward there is one tensor of keys, (B, S + T, D), past and new together. Here D is the
+    size of a key, all heads together; your slices work for separate heads, (B, S + T, H, D), too. The cache
     needs each request's own keys. Each row has padding in **two** places, so no single slice is enough.
     """)
     return
@@ -537,9 +537,9 @@ def _():
     ## Your executor, on real Shakespeare
 
     Six requests arrive at different steps, with a token budget of 32. `executor="fused"` makes the engine
-    call the model once per step, on a left-padded tensor. `prepare_inputs` and `full_mask` build its
-    inputs, and `split_kv` splits the new K/V. As soon as you have written a function, the engine uses it,
-    even if its check fails. A call that takes too long is stopped.
+    call the model once per step, on a left-padded tensor. `prepare_inputs` and `full_mask` build the
+    model's inputs, and `split_kv` splits the new K/V. As soon as you have written a function, the engine
+    uses it, even if its check fails. A call that takes too long is stopped.
     """)
     return
 
@@ -735,7 +735,7 @@ def _():
         "**What is broken?**",
         (
             "Sampling draws from one stream of random numbers",
-            "Tokens are assigned along a list that is not in the order of the batch",
+            "Tokens are assigned in an order that is not the order of the batch",
             "The K/V of one request is overwritten by another",
             "The positions of the requests are mixed up",
         ),
@@ -863,8 +863,8 @@ def _():
     | `batch_ids` | request state in tables with fixed rows (`vllm/v1/worker/gpu/input_batch.py`) | `ScheduleBatch`, `srt/managers/schedule_batch.py` |
 
     vLLM's scheduler says of itself: *There's no "decoding phase" nor "prefill phase" in the scheduler*.
-    Each request has computed some of its tokens and catches up. This is the rule of your
-    `logits_indices`.
+    Each request has computed some of its known tokens, and a step computes more of them. Your
+    `logits_indices` follows from this: a row gets a token when no known token is left to compute.
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
@@ -874,8 +874,8 @@ def _():
       the causal past, so attention reads it. [mlx-lm #1906](https://github.com/ml-explore/mlx-lm/issues/1906): a left-padding mask never reached
       attention; *the padded member keeps attending to its pads for the whole generation*.
     - **C.** [burn #4697](https://github.com/tracel-ai/burn/pull/4697) and [rten #1321](https://github.com/robertknight/rten/pull/1321): NaN from a row whose every key was masked.
-    - Positions: [flash-linear-attention #766](https://github.com/fla-org/flash-linear-attention/issues/766): a count of seen tokens was raised too early, and upper layers
-      were *one token too large*. [unsloth #3795](https://github.com/unslothai/unsloth/pull/3795): one list of positions for all rows of a left-padded batch.
+    - Positions: [flash-linear-attention #766](https://github.com/fla-org/flash-linear-attention/issues/766): a count of seen tokens was raised too early, so upper
+      layers read a past length that was *one token too large*. [unsloth #3795](https://github.com/unslothai/unsloth/pull/3795): one list of positions for all rows of a left-padded batch.
 
     ///
 

@@ -82,8 +82,8 @@ def _():
     step avoid the padding, but they read the weights twice.
 
     Which costs more? Five users read their answers while three prompts of 200 tokens arrive, one after
-    the other. The **ITL p99** is the time between two tokens of an answer that only 1 % of all these
-    times exceed.
+    the other. The **ITL** is the time between two tokens of an answer; only 1 % of all ITLs exceed the
+    **ITL p99**.
     """)
     return
 
@@ -137,8 +137,8 @@ def _():
         ## The line that runs the model
 
         In the engine's loop, the marked line runs the model on the tokens that the scheduler chose. The
-        executor decides how to lay these tokens out in tensors. You write the layout of the packed
-        executors.
+        executor decides how to lay these tokens out in tensors. You write the layout of one packed
+        executor.
         """),
     )
     return
@@ -252,8 +252,8 @@ def _(
 def _():
     mo.md(r"""
     **Break it.** Let `pack` return a mask without borders, `torch.ones_like(mask)`. Only the last row
-    of the table goes wrong, because its requests now read each other's text. This bug is real: in
-    [HunyuanVideo #310](https://github.com/Tencent-Hunyuan/HunyuanVideo/pull/310), attention ignored
+    of the table uses `pack`, and it goes wrong: its requests now read each other's text. This bug is
+    real: in [HunyuanVideo #310](https://github.com/Tencent-Hunyuan/HunyuanVideo/pull/310), attention ignored
     `cu_seqlens` and could *bleed across segment boundaries*.
 
     ## What each layout costs
@@ -401,7 +401,7 @@ def _():
     | the flat row | one token axis for prefill chunks and decodes | the same; chunks and decodes share it with `--enable-mixed-chunk` |
     | `cu_seqlens_q` | `query_start_loc`, `vllm/v1/attention/backend.py` | `qo_indptr` in the FlashInfer backend |
     | `packed` attention | `flash_attn_varlen_func`, `vllm/v1/attention/backends/flash_attn.py` | FlashInfer, FA3 or Triton |
-    | captured sizes | up to 512, 1,024 on data-centre Blackwell; larger steps run without a graph (`_set_cudagraph_sizes`, `vllm/config/vllm.py`) | decodes up to 256 or 512 by GPU; `--disable-cuda-graph-padding` |
+    | captured sizes | up to 512, 1,024 on data-centre Blackwell; larger steps run without a graph (`_set_cudagraph_sizes`, `vllm/config/vllm.py`) | decodes of up to 256 or 512 requests on a data-centre GPU; `--disable-cuda-graph-padding` |
 
     - **Orca** (Yu et al., OSDI 2022) had the idea and named it *selective batching*: all operations but
       attention run over the tokens of all requests together.

@@ -608,10 +608,11 @@ def _():
             "The KV budget is too small for three such prompts",
         ),
         2,
-        "A prompt arrives in large chunks, but each step drops one entry: a 40-token prompt ends 19 "
-        "entries over the window, and one-in-one-out never recovers. No query sees too much, because "
-        "the mask depends on positions and not on the entries in memory. The scheduler charges W per "
-        "request, as `kv_usage` says, and admits a third request into memory that is already full.",
+        "A prompt arrives in large chunks, but each step drops one entry: after its prefill, a "
+        "40-token prompt is 19 entries over the window, and one-in-one-out never recovers. No query sees "
+        "too much, because the mask depends on positions and not on the entries in memory. The scheduler "
+        "charges W per request, as `kv_usage` says, and admits a third request into memory that is "
+        "already full.",
     )
     return
 
@@ -676,9 +677,9 @@ def _():
     ## What does a window cost in speed, recomputation and reuse?
 
     **Short texts get slower.** The post measures 18, 8 and 21 % more tokens per second with a window,
-    but our engine is slower with a window unless the texts are long. The table gives its tokens per
-    second of CPU time relative to the full cache: packed executor, one thread of an AMD EPYC, median of 9
-    (`python -m benchmarks.window`; `docs/benchmarks/features.md` has the spread).
+    but our engine is slower with a window unless the texts are long. The table gives our engine's tokens
+    per second of CPU time with a window, relative to the full cache: packed executor, one thread of an
+    AMD EPYC, median of 9 (`python -m benchmarks.window`; `docs/benchmarks/features.md` has the spread).
 
     | requests × new tokens | W | most KV tokens held | rolling buffer | evict |
     |:--|--:|--:|--:|--:|
@@ -709,7 +710,7 @@ def _():
     - Visibility depends on positions only. Therefore chunks, eviction and storage never change the text.
     - A view keeps its whole storage alive, so eviction copies, or overwrites in a rolling buffer.
     - The scheduler has to charge the KV tokens that are really held. At the peak of a step, a request holds
-      up to the length of its chunk more.
+      more than after it, by up to the length of its chunk.
     - A window saves memory once a text is longer than W + S tokens, but it saves time only when contexts
       are long.
 

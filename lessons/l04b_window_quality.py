@@ -230,7 +230,7 @@ def _():
     |:--|--:|--:|--:|--:|--:|
     | same tokens | 97.5 % | 100 % | 100 % | 100 % | 100 % |
 
-    Its model was trained for 120 steps (`max_iters` in its file). Below, a model with the post's
+    The post's model was trained for 120 steps (`max_iters` in its file). Below, a model with the post's
     dimensions (4 layers, 32 channels), trained for 120 steps, is compared with the course's model. Each
     runs with its full context and under W = 16. There are eight prompts of 10 characters instead of
     one, and four metrics:
@@ -241,9 +241,9 @@ def _():
       small model has no more positions. So the added loss of the course's model is 1.17 here, and not
       1.42 as on all 256 characters.
     - **needle**: two texts differ only in which of two speakers, A or B, spoke 90 characters ago. A
-      trial is passed if A, compared with B, is a more probable next speaker in the text in which A spoke
-      than in the other text. A model that cannot tell the two texts apart scores 50 %. The table shows
-      the share of passed trials without and with the window.
+      trial measures in both texts how far the model prefers A to B as the next speaker. It is passed if
+      the preference is stronger in the text in which A spoke. A model that cannot tell the two texts
+      apart scores 50 %. The table shows the share of passed trials without and with the window.
     """),
     )
     return
@@ -378,7 +378,7 @@ def _(model, seventeen):
         f"(W = 64: {_fresh_64:.2f} read anew, {_all_64:.2f} with the full context, {_window_64:.2f} "
         "under the window.) So 17 characters are nearly all that this model needs, and the window did "
         "not take away the information. It left the model in a state that never occurred in training: "
-        "position 200 with only 16 tokens to attend to. Reading anew costs 17 tokens for each generated "
+        "position 200 with only 17 tokens to attend to. Reading anew costs 17 tokens for each generated "
         "one, which gives up the cache of lesson 0.",
     )
     return
@@ -487,7 +487,7 @@ def _(keeping_table, model):
             + "\n\nAt equal memory this is far better. **FastGen** (Ge et al., 2023) profiles each head "
             "once over the prompt and then keeps one rule for it. H2O and FastGen are harder for an engine. It "
             "has to read the attention weights, which FlashAttention-style kernels never materialise. Each "
-            "head keeps other positions, so one mask no longer serves all heads. And the kept entries "
+            "head keeps different positions, so one mask no longer serves all heads. And the kept entries "
             "depend on the request, so requests cannot share a prefix.\n///"
         ),
     )
@@ -502,12 +502,13 @@ def _():
     The post ends with two ways to see a KV cache. Seen as **correctness**, it is the exact state that
     the model needs, and every eviction is an error. Seen as a **resource**, each entry takes memory from
     another request, and evicting an entry that hardly matters is a good trade. This lesson measured the
-    trade. For a model that was trained with the window it is free; for one that was not it is bad.
+    trade. For a model that was trained with the window it is free, and for any other model it is bad.
     Neither model can recall a token that is further back than the windows of all layers together reach.
-    Engines evict in two ways. A sliding window evicts tokens of a running request and changes the text of
-    that request. SGLang's radix cache evicts nodes, and vLLM evicts blocks, that no running request uses;
-    this costs only recomputation. An *adaptive*
-    window would grow for requests that attend far back; this lesson does not build one.
+    Engines evict in two ways. Under a sliding window they evict tokens of a running request, and the
+    window changes the request's text unless the model was trained with it. Under memory pressure they
+    evict K/V that no running request uses, SGLang by nodes of its radix cache and vLLM by blocks; this
+    costs only recomputation. An *adaptive* window would grow for requests that attend far back; this
+    lesson does not build one.
 
     ## What you now know
 

@@ -196,10 +196,10 @@ EXERCISE = Exercise(
         args=([1, 2], [2, 1]),
         steps=(
             "S = 2 and T = 2. Row 0 has padding in column 0; row 1 has padding in column 2.",
-            "Row 0's two tokens see past column 1. The first also sees itself, column 2; the "
-            "second sees columns 2 and 3.",
-            "Row 1's only token is in column 3. It sees past columns 0 and 1 and itself, but not "
-            "column 2.",
+            "Row 0's two tokens see their past, column 1. The first also sees itself, column 2; "
+            "the second sees columns 2 and 3.",
+            "Row 1's only token is in column 3. It sees its past, columns 0 and 1, and itself, but "
+            "not column 2.",
             "Row 1's other query, column 2, is padding. Here it sees the past and itself.",
         ),
         result=torch.tensor([[[0, 1, 1, 0], [0, 1, 1, 1]], [[1, 1, 1, 0], [1, 1, 0, 1]]]).bool(),

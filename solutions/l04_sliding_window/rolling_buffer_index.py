@@ -84,14 +84,15 @@ MAPPINGS = (
     ),
     Misconception(
         "sinks_in_the_ring",
-        "Every position goes into the `window` slots behind the first `sinks` slots.",
+        "Every position goes into the `window` slots after the first `sinks` slots.",
         "Here the sinks are overwritten after `window` positions: give them slots of their own.",
         lambda position, window, sinks: sinks + position % window,
     ),
     Misconception(
         "grows",
         "A position's slot is its position.",
-        "Such a buffer grows with the text. Reuse the slot that has just left the window.",
+        "Such a buffer grows with the text. Reuse the slot of the entry that has just left the "
+        "window.",
         lambda position, window, sinks: position,
     ),
     Misconception(

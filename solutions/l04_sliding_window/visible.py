@@ -207,7 +207,7 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Which keys does query 9 see with a window of 3? How many are there, and how far back is "
-        "the last one?",
+        "the oldest one?",
         "Ask in this order: is the key later than the query? Is there a window? If so, is the key "
         "a sink, or near enough?",
         "Return False for a later key. Then return True if `window` is None. Otherwise compare the "

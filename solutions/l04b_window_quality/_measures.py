@@ -103,8 +103,8 @@ ADDED_LOSS = (
     Misconception(
         "window_alone",
         "What counts is the loss with the window.",
-        "This is the loss with the window. The window adds its difference from the loss with the "
-        "full context.",
+        "This is the loss with the window. Subtract the loss with the full context: the difference "
+        "is what the window adds.",
         adding(lambda full, window, targets: F.cross_entropy(window, targets)),
     ),
     Misconception(
