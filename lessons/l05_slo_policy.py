@@ -193,8 +193,8 @@ def _():
 
     With lesson 1's chunks, an urgent request can run between two chunks, without any preemption. What do
     chunks cost a prompt of 4,000 tokens on the post's line? The fit does not say how much of the 34 ms every
-    chunk pays again: at least nothing, since these chunks have more than 100 tokens and their arithmetic takes
-    longer than the weight read, and at most all 34 ms.
+    chunk pays again. It may be nothing, because these chunks have more than 100 tokens, so their arithmetic
+    takes longer than the weight read. It may also be all 34 ms.
 
     | 4,000 tokens in | prefill, at least | prefill, at most | longest wait until another request can start, at most |
     |:--|--:|--:|--:|
@@ -208,9 +208,10 @@ def _():
 
     **Do separate machines help?** In *prefill/decode disaggregation*, some machines compute prefills and
     send the K/V to others, which run the decodes. A prefill then never delays a decode, so TTFT and ITL can
-    be tuned separately; the price is the transfer of every prompt's K/V. Its usual measure is *goodput*: requests
-    per second that meet their SLOs. [DistServe](https://hao-ai-lab.github.io/blogs/distserve) reports up to
-    4.48 times the goodput, or SLOs 10.2 times tighter, than the engines it compares with.
+    be tuned separately; the price is the transfer of every prompt's K/V. Such systems are measured
+    by *goodput*: the requests per second that meet their SLOs.
+    [DistServe](https://hao-ai-lab.github.io/blogs/distserve) reports up to 4.48 times the goodput, or SLOs
+    10.2 times tighter, than the engines it compares with.
 
     vLLM's documentation states that disaggregation does not raise throughput. So where chunks keep ITL within
     its SLO, chunks are enough. But on a prefill machine one problem remains: a long prefill still delays an
@@ -287,7 +288,7 @@ def _(SlackTimeline, slack_attempt, your_slack):
     _cases = your_slack(slack_attempt)
     mo.md(_cases) if isinstance(_cases, str) else SlackTimeline(
         _cases,
-        title="Promised within 80 ms, by your slack (modelled)",
+        title="Your slack for two requests promised within 80 ms (modelled)",
         question="Which request's slack shrinks, and which one's stays the same?",
     )
     return
@@ -390,7 +391,7 @@ def _():
     is immune. The workers apply **Rule 2**: a pass that is past 90 % of its layers runs to its end, since an
     abort would lose nearly all of it. (In the post's fork, a prefill machine also computes one decode, for a
     request's first token, before it sends the K/V away. According to the post, Rule 2 protects that decode too:
-    its abort would throw away a whole prefill for one token.)
+    aborting it would throw away a finished prefill that lacks only this token.)
     """)
     return
 
@@ -529,8 +530,8 @@ def _():
 
     Requests arrive at random, four per second for half a minute. A modelled pass of 80 layers takes
     `max(17 ms, 0.173 ms per token) + 17 ms`: the weight read or the arithmetic, and half of the 34 ms. The
-    fit does not say how much of the 34 ms belongs to the request; here it is the other half, which passes
-    between the end of the pass and the first token. The policy predicts with the line.
+    fit does not say how the 34 ms split between pass and request. Here the request gets the other half, which
+    lies between the end of the pass and the first token. The policy predicts with the fitted line.
 
     Prompts have 675 tokens on average. One request in five is **urgent**: its first token was promised within
     1 to 1.3 times its own prefill time. The others are **generous**, with 3 to 10 times.

@@ -35,7 +35,7 @@ def _():
     `max(17 ms, 0.173 ms per token) + 17 ms`, a request gets its first token 17 ms later, and there are the
     post's two kinds of requests. One request in five is **urgent**, with 1 to 1.3 times its own
     prefill time until the deadline. The others are **generous**, with 3 to 10 times. At four requests per
-    second it shows the same result:
+    second this engine shows the same result:
 
     | modelled | urgent in time | generous in time | preemptions per run |
     |:--|--:|--:|--:|
@@ -122,9 +122,9 @@ def _():
     after(
         "l05.null",
         mo.md(r"""
-    With the report and the voice request of lesson 5, the monitor decides on 0 preemptions when it reads the
-    snapshot, and on 1 when it sees arrivals at once. (In the fork, `engine/core.py` reads `input_queue` only
-    between steps, and `schedule` publishes the snapshot at its end.)
+    With the report and the voice request of lesson 5, a monitor that reads only the snapshot orders 0
+    preemptions, and a monitor that sees each arrival at once orders 1. (In the fork,
+    `engine/core.py` reads `input_queue` only between steps, and `schedule` publishes the snapshot at its end.)
     """),
     )
     return
@@ -209,7 +209,7 @@ def slo_batch(
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
-    """Return the ids of the next pass, `candidate` first; no other request endangers it."""
+    """Return the ids of the next pass: `candidate`, then requests that do not endanger it."""
     raise NotImplementedError("Exercise 5b.1: which waiting requests share the pass of the candidate?")
 
 
@@ -309,7 +309,7 @@ def _():
         mo.md(r"""
     `slo_batch` makes the difference, although it decides nothing about preemption. A preemption only makes room
     in the next pass, and `slo_batch` keeps the aborted request out of it. The third repair is lesson 5's: the
-    slack of a running request counts only the remaining work, and the fork charged the whole prompt. All three
+    slack of a running request counts only the remaining work, while the fork charged the whole prompt. All three
     repairs are correct. **Alone, one changes nothing, one barely helps, and one is a disaster:**
 
     | repair alone, 4 requests per second | urgent in time |
@@ -338,7 +338,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(RUNGS):
-    rung = chooser("Against the first rung", RUNGS, RUNGS[-2])
+    rung = chooser("Compare the first rung with", RUNGS, RUNGS[-2])
     rung
     return (rung,)
 
@@ -371,8 +371,8 @@ def _():
     - **Rule 1 has a price.** With aborted passes at 4 requests per second, 80 % of the urgent requests are in
       time with Rule 1, and 86 % without it. It insures long requests against a stream of urgent ones. On an
       average day that insurance costs 6 points.
-    - **The model favours preemption.** A preemption costs only the aborted work, and the predictor is too low
-      only for passes of fewer than 100 tokens, which are bound by the weight read. Lesson 6 measures a real
+    - **The model favours preemption.** A preemption costs only the aborted work, and the predictions are exact
+      except for passes of fewer than 100 tokens, which are bound by the weight read. Lesson 6 measures a real
       preemption.
     - **The fit does not say how the 34 ms split.** At 10 requests per second the split decides what preemption
       does to the share of all requests in time: with all 34 ms in the pass it falls from 70 % to 68 %, with all
@@ -452,7 +452,7 @@ def _():
     - **An open proposal for vLLM**, [#44794](https://github.com/vllm-project/vllm/pull/44794), suspends
       prefills. Its first form could suspend a prefill for ever. Mean TTFT was 450 ms without suspension and
       **969 ms** with it. With a bound of 50 ms on a suspension, mean TTFT was 412 ms.
-    - A feature without effect can stay unnoticed for long. In
+    - A feature without effect can stay unnoticed for a long time. In
       [vLLM #10101](https://github.com/vllm-project/vllm/issues/10101) urgent requests stopped preempting as
       soon as chunked prefill was switched on, and nothing crashed.
 

@@ -36,9 +36,9 @@ def _():
     heads and of the MLP. Twice in every layer the ranks add up their parts with `all_reduce`, a *collective*:
     the call returns only after every rank has made it.
 
-    Another thread writes the number of the step that should be preempted into shared memory. Each rank reads
-    that number at every layer; if it is the number of the running step, the rank leaves the pass. Both ranks
-    read the *same* eight bytes at the *same* layer, a moment apart.
+    Another thread decides that a step should be preempted, and writes the number of that step into shared
+    memory. Each rank reads the number at every layer; if the running step has this number, the rank leaves
+    the pass. Both ranks read the *same* eight bytes at the *same* layer, a moment apart.
     """)
     return
 
@@ -95,7 +95,7 @@ def _(VoteBoard, stage):
         VoteBoard(
             [stage.without_vote()],
             "Two ranks without a vote",
-            question="The number is written between two reads at layer 3. Which rank waits, and for which?",
+            question="The number is written between two reads at layer 3. Which rank waits, and what for?",
         ),
     )
     return
@@ -290,9 +290,9 @@ def _():
     mo.md(r"""
     ## How do the ranks agree?
 
-    Write the moves of one rank at one attention op, as a generator. Each `yield` is a move, and a scheduler
-    that plays the ranks decides which rank moves next. No processes are needed for that, so the check can try
-    one order after another, and it reports at once that a rank would wait for ever.
+    Write the moves of one rank at one attention op, as a generator. Each `yield` is a move. The check
+    plays all ranks without processes and decides which rank moves next. So it can try one order after
+    another, and when a rank would wait for ever, it reports that at once.
     """)
     return
 
@@ -503,7 +503,7 @@ def _():
     1,400 tokens, and after a fifth of its time an urgent request of 24 tokens, whose first token was promised
     within half a pass.
 
-    Your `rollback_step` rolls the step back once it has passed its check. `local_vote` and
+    Once your `rollback_step` has passed its check, it rolls the step back. `local_vote` and
     `preemption_point` run inside the ranks, which cannot import a notebook, so the reference's run there. The
     processes end with the cell, also when you interrupt it.
     """)
@@ -591,8 +591,8 @@ def _():
 
     > step 3 was meant; step 4 was left at layer 0 of 4.
 
-    The reference had gone through the same order of events before, in steps 1 and 2: *step 1 was meant; step 2
-    was computed to its end.*
+    In the same run, the reference had first met the same order of events, in steps 1 and 2: *step 1 was meant;
+    step 2 was computed to its end.*
     """)
     return
 
@@ -712,8 +712,8 @@ def _():
     - An abort comes after scheduling, so the engine has to roll back everything that scheduling recorded:
       `running`, `waiting`, K/V and `previous_step`.
     - Suspending loses no work, but costs memory and needs a bound.
-    - Preemption cut the urgent request's TTFT to a sixth; the long prefill paid 41 % more with an abort, 10 %
-      with suspension.
+    - Preemption cut the urgent request's TTFT to a sixth. The long prefill's TTFT rose by 41 % with an abort,
+      and by 10 % with suspension.
 
     ## The same in vLLM and SGLang
 
@@ -730,8 +730,8 @@ def _():
       `--watchdog-timeout`, 300 s. NCCL's own watchdog waits 600 s: in
       [vLLM #8978](https://github.com/vllm-project/vllm/issues/8978) three of four ranks report that an
       `ALLREDUCE` ran for ten minutes. Our engine's timeout is 20 s (2 s in the race lab).
-    - **State rolled back in part.** In [SGLang #29405](https://github.com/sgl-project/sglang/pull/29405), with a
-      pipeline, an abort missed requests that were *in flight* in other parts of the batch.
+    - **State rolled back in part.** In [SGLang #29405](https://github.com/sgl-project/sglang/pull/29405), with
+      pipeline parallelism, an abort missed running requests in other microbatches.
     - **The post's fork** (branch `dev-treatment`): `v1/core/sched/slo_monitor.py` is the monitor,
       `preempt_check.py` the vote, `_handle_preemption` in `v1/engine/core.py` the rollback. It registers block
       hashes before the blocks are computed, and an abort does not remove them; its configurations switch prefix

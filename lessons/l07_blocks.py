@@ -254,8 +254,8 @@ def _():
         "The first new token is sampled from the logits of the last prompt token, and logits are not "
         "cached. So at least one token has to be computed. Its K/V would be written into the last "
         "block, which other requests may be reading. Engines that share only whole blocks, such as "
-        "vLLM and this one, therefore leave the last block out of the hit and compute its **16** "
-        "tokens again. Of a prompt of 161 tokens they would compute 1.",
+        "vLLM and this one, therefore leave the last block out of the *hit*, the cached blocks that "
+        "they use, and compute its **16** tokens again. Of a prompt of 161 tokens they would compute 1.",
     )
     return
 
@@ -340,7 +340,7 @@ def _():
     ## Hashing blocks
 
     The third decision is how to find a cached block. A request has tokens, and comparing them with
-    each cached block would take the longer, the more blocks are cached. So each full block gets a **hash**,
+    each cached block would take longer with every block that is cached. So each full block gets a **hash**,
     and a dictionary maps the hash to the block.
 
     What has to go into the hash? One block can stand in for another only if both hold the same K/V. In
@@ -481,7 +481,7 @@ def _():
     mo.md(r"""
     ## Your engine on blocks
 
-    The six requests run again, with each of your functions that you have written so far. The model runs
+    The six requests run again, with the functions that you have written so far. The model runs
     in float64, so that rounding cannot change a token, and samples at temperature 1, where a small
     change in K/V soon changes the text. If a request reads K/V that was computed for other tokens, its
     text differs from the oracle's.
@@ -647,9 +647,9 @@ def _():
 
     There are two prompts. The step that computes the second one ends with logits that are not finite, so
     the engine discards the step, K/V included, and runs it again. A step is *committed* when its results
-    are kept. `num_findable_blocks` returns how many blocks of a request other requests can find while a
-    step runs. Before the step, `num_computed_tokens` tokens of the request were committed. The step
-    computes `num_scheduled_tokens` more.
+    are kept. While a step runs, other requests can find some of a request's blocks, and
+    `num_findable_blocks` returns how many. Before the step, `num_computed_tokens` tokens of the request
+    were committed. The step computes `num_scheduled_tokens` more.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -727,9 +727,9 @@ def _():
     computed it has committed, so requests that start in the same step compute the same prefix side by
     side.
 
-    **The block size.** 24 requests have a system prompt of 60, 110 or 150 tokens. A small block follows a
-    shared prefix closer to its end and leaves less memory empty. A small block also has a cost, which is
-    measured under *The cost of block tables*.
+    **The block size.** 24 requests have a system prompt of 60, 110 or 150 tokens. With smaller blocks,
+    requests share more of a common prefix and leave less memory empty. Small blocks also have a cost, which
+    is measured under *The cost of block tables*.
     """)
     return
 
@@ -843,8 +843,8 @@ def _():
       It does not compare tokens after a hash matches, so a collision would give a request another text's
       K/V. 128 bits prevent accidental collisions; SHA-256 also prevents deliberate ones.
     - **SGLang** keeps a radix tree
-      ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)), in 0.5.23
-      `UnifiedRadixCache`. A node holds a run of tokens and is split where texts diverge. vLLM evicts
+      ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)); in 0.5.23 its class
+      is `UnifiedRadixCache`. A node holds a run of tokens and is split where texts diverge. vLLM evicts
       blocks, SGLang evicts nodes. With pages of one token, a prefix is shared to its last token.
       `--disable-radix-cache` turns the cache off.
     - **vLLM registers a block's hash when it allocates the block**, before the pass computes it. So even

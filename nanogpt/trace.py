@@ -103,11 +103,10 @@ class StepRecord:
 
     `preempted` and `admitted` happened before the work, `finished` after it. `kv_before` and
     `kv_after` are KV tokens summed over all requests; `kv` splits `kv_after` by request. `kv_peak`
-    is the height of the step: all new K/V is there before any is evicted or released.
-    `prefix_hits` are those of the admitted. `waits` has those with a reason of their own: all else
-    in the queue waits because of `blocked` (None: of that nothing is said), and is named by
-    `experiments.trace_waits`. `aborted` were taken out unfinished since
-    the step before.
+    is the peak within the step: all new K/V is there before any is evicted or released.
+    `prefix_hits` are those of the admitted. `waits` lists the requests that wait for a reason of
+    their own. All others in the queue wait because of `blocked` (None: the queue is empty), and
+    `experiments.trace_waits` finds them. `aborted` were removed unfinished since the step before.
     """
 
     step: int

@@ -17,7 +17,7 @@ class KVGrowth(Picture):
 
     Each run is {"label": str, "window": int or None, "trace": Trace.to_json()}. A run without a
     window stays in view; of the others a slider shows one at a time below it, on the same axes.
-    Marked are preemptions, the height within a step (`kv_peak`), what is counted where it differs
+    Marked are preemptions, the peak within a step (`kv_peak`), what is counted where it differs
     from what is held (`kv_tokens_charged`), and padding (computed minus useful tokens). With
     `bytes_per_token` a button turns tokens into bytes, held as `live_bytes` says. `shown` is the
     index, among the runs with a window, of the one to begin with.

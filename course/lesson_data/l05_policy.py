@@ -165,7 +165,7 @@ def slack_case(
 def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
     """A running and a waiting request by the learner's `slack`, or a sentence instead."""
     if not attempt.started:
-        return "Once you have written `slack`, this shows a running and a waiting request by it."
+        return "Once you have written `slack`, this shows it for a running and a waiting request."
 
     def cases(slack: Callable[..., float]) -> list[dict[str, Any]]:
         return [

@@ -161,7 +161,7 @@ def under_load(
     mine |= earlier or {}
     saved = ""
     if earlier is not None:
-        names = ", ".join(f"`{name}`" for name in earlier) or "none, so the reference acts"
+        names = ", ".join(f"`{name}`" for name in earlier) or "none, so the reference's run"
         saved = f" Your saved functions of lesson 5: {names}."
     rows: list[str] = []
     for variant in variants:
@@ -186,8 +186,8 @@ def _difference(mine: Run, right: Run) -> str:
         if one != other:
             return (
                 f"differs first in pass {number}, at {one.start_us / 1000:,.0f} ms: "
-                f"yours ran {list(one.ids)} and {one.ending}, "
-                f"the reference's {list(other.ids)} and {other.ending}"
+                f"yours with requests {list(one.ids)} is {one.ending}, "
+                f"the reference's with {list(other.ids)} is {other.ending}"
             )
     same = mine.passes == right.passes
     return "like the reference" if same else "one stops earlier than the other"

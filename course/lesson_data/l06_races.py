@@ -50,8 +50,8 @@ _CARDS = {
     "leave_first": "**Leave before the collective.** A rank that votes 1 leaves, then the others "
     "vote: two lines in the wrong order.",
     "replies": "**A reply left unread.** The engine stops reading at the first rank that has left.",
-    "too_late": "**The target believed.** It is written after the last layer, and the engine asks "
-    "the target instead of the ranks.",
+    "too_late": "**The target instead of the replies.** It is written after the last layer, and "
+    "the engine believes it instead of the ranks' replies.",
     "state": "**No rollback of previous_step.** The victim is admitted again in the next step.",
     "unseen": "**Only the snapshot.** An urgent request arrives during a pass, and the monitor "
     "would learn of it only in the next step.",

@@ -50,7 +50,7 @@ def rolling_buffer_index(position: int, window: int, sinks: int) -> int:
 def kv_usage(
     num_computed_tokens: int, num_scheduled_tokens: int, window: int | None, sinks: int
 ) -> tuple[int, int]:
-    """KV tokens that a request holds at the height of a step, and after it.
+    """KV tokens that a request holds at the peak of a step, and after it.
 
     All of a chunk's K/V is there before any of it can be evicted.
 

@@ -23,7 +23,7 @@ def slo_batch(
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
-    """Return the ids of the next pass, `candidate` first; no other request endangers it."""
+    """Return the ids of the next pass: `candidate`, then requests that do not endanger it."""
     # Each request that joins makes the pass longer for all of them. The candidate is the most
     # urgent, so its deadline and its SLO decide which requests may join.
     ids, tokens = [candidate.id], candidate.tokens

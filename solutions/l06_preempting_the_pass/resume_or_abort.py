@@ -251,7 +251,7 @@ EXERCISE = Exercise(
             ),
         ),
         ("one urgent request after another", one_after_the_other),
-        ("to the moment", JUDGE.on(*AT_THE_BOUND)),
+        ("near the bound", JUDGE.on(*AT_THE_BOUND)),
         ("any question", JUDGE.on_drawn(lambda rng: any_passes(rng, 50))),
     ),
     draw_call=named("suspended_us", "pass_us", "urgent_waits", "memory_is_short", "bound"),

@@ -202,7 +202,7 @@ EXERCISE = Exercise(
             ),
         ),
         (
-            "none to admit",
+            "no candidate in the queue",
             on(
                 (ONE, [1], 9),
                 (ONE, [1], None),

@@ -80,7 +80,8 @@ def test_the_prose_says_what_the_fits_and_the_runs_give():
         assert f"{row} {gap_us / 1000:.0f} ms |" in LESSON_5
     looks = [len(simulated(REPORT_AND_VOICE, each).decisions) for each in (FORK, SEEN)]
     assert (
-        "decides on {} preemptions when it reads the snapshot, and on {}".format(*looks)
+        "reads only the snapshot orders {} preemptions, and a monitor that sees each "
+        "arrival at once orders {}.".format(*looks)
         in LESSON_5B
     )
 

@@ -74,14 +74,14 @@ test("the axis has room for every run's height and budget, whichever is shown", 
 
 test("a step says what is held, lost, miscounted and padded", () => {
   const words = (index, unit = tokens) => growthStepWords(run().trace, index, unit);
-  assert.equal(words(0), "Step 0: 4 of 8 KV tokens held, 6 at the height of the step.");
-  assert.equal(words(1), "Step 1: 7 of 8 KV tokens held, 8 at the height of the step. The scheduler " +
+  assert.equal(words(0), "Step 0: 4 of 8 KV tokens held, up to 6 within the step.");
+  assert.equal(words(1), "Step 1: 7 of 8 KV tokens held, up to 8 within the step. The scheduler " +
     "counts 2 instead of 3 for request 1, 1 KV token fewer than are held. Padding: 2 of 6 computed tokens.");
-  assert.equal(words(2), "Step 2: 4 of 8 KV tokens held, 5 at the height of the step. Request 1 is " +
+  assert.equal(words(2), "Step 2: 4 of 8 KV tokens held, up to 5 within the step. Request 1 is " +
     "preempted and loses 3.");
-  assert.equal(words(3), "Step 3: 0 of 8 KV tokens held, 5 at the height of the step. Request 0 is " +
+  assert.equal(words(3), "Step 3: 0 of 8 KV tokens held, up to 5 within the step. Request 0 is " +
     "done and releases 5.");
-  assert.match(words(1, bytes), /^Step 1: 70 of 80 bytes held, 80 at the height/);
+  assert.match(words(1, bytes), /^Step 1: 70 of 80 bytes held, up to 80 within/);
 });
 
 test("a run that is over says so, and one that stopped says why", () => {
@@ -97,6 +97,6 @@ test("a run that is over says so, and one that stopped says why", () => {
 test("the whole run is said in one line, in all and for one request", () => {
   assert.deepEqual(growthTotals(run().trace, tokens),
     { held: 7, one: 4, peak: 8, preemptions: 1, computed: 14, padding: 2 });
-  assert.equal(growthTotalsWords(run().trace, tokens), "at most 7 KV tokens in all (8 at the height of a " +
+  assert.equal(growthTotalsWords(run().trace, tokens), "at most 7 KV tokens in all (up to 8 within a " +
     "step) and 4 for one request; 1 preemption; 2 of 14 computed tokens are padding (14 percent); 4 steps");
 });

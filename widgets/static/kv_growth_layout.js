@@ -44,7 +44,7 @@ export function unitOf(bytesPerToken) {
 }
 
 // For every step: what each request holds and is counted with, what preemption and completion
-// released (what was held at the height of the last step), the height within the step where it is
+// released (a finished request also the K/V of its last step), the peak within the step where it is
 // recorded, and the padding. All amounts in the unit, padding in tokens.
 export function growthSteps(trace, unit) {
   const order = trace.requests.map((request) => request.id);

@@ -26,10 +26,10 @@ export function growthStepWords(trace, index, unit) {
   const held = budget === null ? `${count(step.held, unit.noun)} held`
     : `${number(step.held)} of ${count(budget, unit.noun)} held`;
   const over = budget !== null && step.held > budget ? `, ${number(step.held - budget)} over the budget` : "";
-  const height = step.peak !== null && step.peak > step.held
-    ? `, ${number(step.peak)} at the height of the step` : "";
+  const peak = step.peak !== null && step.peak > step.held
+    ? `, up to ${number(step.peak)} within the step` : "";
   return [
-    `Step ${trace.steps[index].step}: ${held}${over}${height}.`,
+    `Step ${trace.steps[index].step}: ${held}${over}${peak}.`,
     ...step.dropped.map(({ id, amount }) => `Request ${id} is preempted and loses ${number(amount)}.`),
     ...step.finished.map(({ id, amount }) => `Request ${id} is done and releases ${number(amount)}.`),
     ...countedWords(step, unit),
@@ -51,9 +51,9 @@ export function runWords({ label, trace }, index, unit) {
 // The whole run in one line, per request and in all.
 export function growthTotalsWords(trace, unit) {
   const { held, one, peak, preemptions, computed, padding } = growthTotals(trace, unit);
-  const height = peak > held ? ` (${number(peak)} at the height of a step)` : "";
+  const within = peak > held ? ` (up to ${number(peak)} within a step)` : "";
   const share = computed ? ` (${Math.round((padding / computed) * 100)} percent)` : "";
-  return `at most ${count(held, unit.noun)} in all${height} and ${number(one)} for one request; ` +
+  return `at most ${count(held, unit.noun)} in all${within} and ${number(one)} for one request; ` +
     `${count(preemptions, "preemption")}; ${number(padding)} of ${count(computed, "computed token")} ` +
     `${padding === 1 ? "is" : "are"} padding${share}; ${count(trace.steps.length, "step")}`;
 }
