@@ -309,8 +309,8 @@ def _():
     probability 0.85. It computes the speed-up as (1 + 4 · 0.85) / (1 + 0.1), about **4.0**.
 
     This lesson writes α for the acceptance rate, c for the draft cost and k for the number of draft
-    tokens. Leviathan et al. write α, c and γ, and the post p, α and K. In this lesson p and q are always
-    distributions.
+    tokens. Leviathan et al. write α, c and γ. The post writes p, α and K, so its α is the draft cost. In
+    this lesson p and q are always distributions.
     """)
     return
 
@@ -595,9 +595,10 @@ def _(acceptance, draft, exact, rejection_sample_attempt, runs, whose):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Counting finds large errors, and only where p and q differ. The bar chart after exercise 8.1 shows
-    even a small error for its p and q, because it sums over a grid of u and v instead of sampling. The
-    check of that exercise sums over such a grid too, so it knows your function's distribution exactly.
+    Counting finds only large errors, and only at positions where p and q differ. The bar chart after
+    exercise 8.1 shows even a small error for its p and q, because it sums over a grid of u and v
+    instead of sampling. The check of that exercise sums over such a grid too, so it knows your
+    function's distribution exactly.
 
     ## Break it
 
@@ -747,7 +748,7 @@ def _():
 
     **How large is the speed-up on this machine?** Measured now, at k = 4 and temperature 1. The unit of
     time is one plain decode step. c is the time of one draft token, and *verifying pass* is the time of
-    the whole step without drafting.
+    a step with drafts, minus the time that drafting takes.
     """)
     return
 
@@ -825,12 +826,12 @@ def _():
     Speculation uses arithmetic units that would be idle while the weights are read. A large batch keeps
     them busy, so the draft that makes one request fast makes a large batch slow.
 
-    **When should the engine stop drafting?** The post switches drafts off in a batch that is 80 % full,
-    near a deadline and for urgent requests. It also suggests switching drafts off by a request's own
-    acceptance rate, which the fleet of lesson 9 will do: after 16 checked draft tokens, a request below
-    the break-even rate (0.29 at k = 4 and c = 0.1) stops drafting. If no draft token is ever accepted,
-    speculation then costs 5 % of the speed; without the rule it costs 28 % (modelled, 128 new tokens per
-    request).
+    **When should the engine stop drafting?** The post switches drafts off on workers with a utilisation
+    of 80 % or more, near a deadline and for requests of high priority. It also suggests switching drafts
+    off by a request's own acceptance rate, which the fleet of lesson 9 will do: after 16 checked draft
+    tokens, a request below the break-even rate (0.29 at k = 4 and c = 0.1) stops drafting. If no draft
+    token is ever accepted, speculation then costs 5 % of the speed; without the rule it costs 28 %
+    (modelled, 128 new tokens per request).
     """)
     return
 

@@ -42,8 +42,8 @@ def _():
     microsecond. **All times are modelled** unless the text says otherwise; further down, two real
     engines are measured. The policies come from the simulator
     [AdaXL/adaptive-llm-scheduler](https://github.com/AdaXL/adaptive-llm-scheduler), which this
-    lesson calls *the source*. Its modelled times for prefills and decode steps are the *source
-    costs*, one of two sets in this lesson.
+    lesson calls *the source*. This lesson uses two sets of modelled times for prefills and decode
+    steps. The source's set is called the *source costs*.
 
     In the picture each lane is a worker. Its prefills are hatched, and the decode steps of its batch
     are blue. The queue is drawn above the lanes. Step from event to event with the arrows, or press
@@ -136,9 +136,9 @@ def _():
 
     A heap of *n* requests, ordered by a key such as `(priority, deadline)`, gives the smallest key in
     O(log *n*). But requests change while they wait: one becomes urgent and gets a new key, another is
-    removed because its client has disconnected. Finding its entry in the middle of a heap means
-    searching the whole heap, so the queue does not search. **The old entry stays in the heap, and the
-    pop recognizes later that it is stale.** Each request has a counter, its *generation*. Every push
+    removed because its client has disconnected. Finding a request's entry in the middle of a heap
+    means searching the whole heap, so the queue does not search. **The old entry stays in the heap, and
+    the pop recognizes later that it is stale.** Each request has a counter, its *generation*. Every push
     and every removal increments it, and an entry carries the generation that it was pushed with:
 
     ```python
@@ -411,11 +411,11 @@ def _(routing):
     /// details | Preemption across the fleet
 
     When no worker has room, a running request may have to leave. By the source's rule, a waiting
-    request preempts a running one if its priority is at least **three levels** higher. With a gap of
-    1, nearly every waiting request would find a running one to preempt, and every preemption costs a
-    prefill. The victim keeps its generated tokens and waits again. Its K/V is recomputed, or brought
-    back from host memory if it was swapped out. An example: one worker with a batch of one, where a
-    request of priority 1 arrives at 100 ms.
+    request preempts a running one if the *gap* between their priorities is at least **three levels**.
+    With a gap of 1, nearly every waiting request would find a running one to preempt, and every
+    preemption costs a prefill. The victim keeps its generated tokens and waits again. Its K/V is
+    recomputed, or brought back from host memory if it was swapped out. An example: one worker with
+    a batch of one, where a request of priority 1 arrives at 100 ms.
 
     {routing.victim_table()}
 
@@ -479,8 +479,8 @@ def _():
     So far all times were modelled. These workers are real: two processes, each with an engine and
     the Shakespeare model, and in front of them a router that calls `route`. A worker keeps its K/V
     in shared blocks of 16 tokens. After every step it sends the router the hashes of the blocks that
-    it added and evicted (*KV events*). So the router knows which blocks each worker has. A hit is
-    the longest run of a prompt's first blocks that are all among them.
+    it added and evicted (*KV events*). So the router knows which blocks each worker has. A hit
+    begins with the prompt's first block and ends before the first block that the worker lacks.
     """)
     return
 
@@ -518,9 +518,10 @@ def _():
 
     ### Exhibit A: a removed request is served first
 
-    This queue is like that of exercise 9.1. Request 5 had priority 2 when its client disconnected. The
-    client sent it again with priority 6, behind all others. Step to the end. The cell shows what a
-    removal does to the generations. Find out what is wrong, then **repair the function in its cell**.
+    This queue is like that of exercise 9.1. Request 5 had priority 2 when its client disconnected.
+    The client sent it again with priority 6, behind all others. The function below says what a
+    removal does to the generations. Step the picture to the end, find out what is wrong, then
+    **repair the function in its cell**.
     <span data-yours="exhibit"></span>
     """)
     return

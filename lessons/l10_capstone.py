@@ -505,8 +505,8 @@ def _():
     ### Exhibit B: K/V freed during a step
 
     Three requests run in one batch. In the middle of a forward pass the client of request 1 disconnects.
-    Now `free_at_once` is called, and the engine immediately aborts each request that is missing from the
-    `running` that it returns.
+    Now `free_at_once` is called and returns a state. The engine immediately aborts each request that is
+    missing from the `running` of this state.
     <span data-yours="exhibit"></span>
     """)
     return

@@ -87,11 +87,13 @@ def _():
         "l11.arithmetic",
         mo.md(r"""
     Microseconds of CPU time, recorded on one core of a shared AMD EPYC (Zen 4), November 2026, with a
-    context of about 256 tokens. The bars of a batch size have one scale: blue is arithmetic (products and
-    attention), grey the engine's Python, orange the launches.
+    context of about 256 tokens. The two bars of a batch size share one scale: blue is arithmetic (products
+    and attention), grey the engine's Python, orange the launches.
 
-    - **Launches** is the forward pass of a model that has the same operators and hardly any arithmetic:
-      16 channels instead of 128. **Products** and **attention** are what the real model takes beyond it.
+    - **Launches** is the time of a forward pass with the same operators and hardly any arithmetic: 16
+      channels instead of 128. **Products** and **attention** are the additional time of the real model.
+      With one decode they take 0.42 ms in PyTorch's operators and 0.15 ms, a tenth of the packed step, in
+      compiled code.
     - With one decode, launches take more than half of the packed step. From batch 1 to 32 they do not
       even double, while the arithmetic grows with every request. So a larger batch spends a larger share
       on arithmetic.
@@ -170,7 +172,7 @@ def _():
     - **The first call takes about 15 s of CPU time**, in which numba compiles. Later processes read the machine
       code from a file.
     - **It is harder to change.** No debugger steps into it, and a mask of your own needs other compiled
-      code. With one, the engine falls back to the packed executor and warns you.
+      code. With such a mask, the engine falls back to the packed executor and warns you.
     """),
     )
     return
@@ -181,10 +183,10 @@ def _():
     mo.md(r"""
     ## The roofline: how quick can a step be?
 
-    With the launches gone, two limits are left. A step has to read its weights and its K/V, and it has to
-    compute. Lesson 0 used this cost model in `capacity`: max(reading, arithmetic), plus overhead. Here
-    you derive both times from the model's size. An H100 computes 989 TFLOP/s in bf16 without sparsity and
-    reads 3.35 TB/s. One FLOP is one multiplication or one addition.
+    With the launches gone, two limits are left. A step has to read its weights and its K/V, and it has
+    to compute. As in `capacity` (exercise 0.4), it takes the longer of these two times, and overhead is
+    left out. Here you derive both times from the model's size. An H100 computes 989 TFLOP/s in bf16
+    without sparsity and reads 3.35 TB/s. One FLOP is one multiplication or one addition.
     """)
     return
 
@@ -253,10 +255,10 @@ def _(recorded, roofline_attempt, step):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    *Measured* is the forward pass of the decode, and the whole step of the chunk. The one core computes
-    about 90 GFLOP/s and reads about 20 GB/s from memory. Our weights fit into its cache, which is faster
-    than memory, so a decode may beat this bound. Attention's arithmetic is left out; at 256 tokens of
-    context it is a third of the products'.
+    *Measured* is the time of the forward pass for the decode, and of the whole step for the chunk. The
+    one core computes about 90 GFLOP/s and reads about 17 GB/s from memory. Our weights fit into its
+    cache, which is faster than memory, so a decode may beat this bound. Attention's arithmetic is left
+    out; at 256 tokens of context it is a third of the products'.
 
     Half as many bits per weight halve the time of a memory-bound step, and change nothing about a
     compute-bound one.
@@ -348,8 +350,8 @@ def _():
 def _():
     predict(
         "l11.ahead",
-        "Executing a step takes 5 ms on the GPU. **For which schedules does async scheduling save most, per "
-        "step?**",
+        "Executing a step takes 5 ms on the GPU, and scheduling it 1, 5 or 10 ms on the CPU. **In which case "
+        "does async scheduling save most per step?**",
         (
             "1 ms: it hides completely",
             "5 ms: as long as the execution",
@@ -500,7 +502,7 @@ def _():
         0,
         "The launch. A GPU works asynchronously: `launch` returns before the step has been computed. Call "
         "`synchronize` before you read the clock. Lesson: compute the roofline before you believe a "
-        "measurement. What beats it is a miracle or a mistake.",
+        "measurement. A time below it is a miracle or a mistake.",
     )
     return
 
@@ -523,10 +525,10 @@ def _():
     mo.md(r"""
     ## What do 8-bit weights and K/V change?
 
-    `Int8Executor` stores the layers' weights in 8 bits and rounds the inputs of each product too. For the
-    K/V, the record rounds each head's numbers to 8 bits when they are written and keeps them in float32,
-    so only the texts show the effect. *Same next token*: how often the greedy token is that of float32,
-    after the same text, at 512 positions.
+    `Int8Executor` stores the layers' weights in 8 bits and rounds the inputs of each product too. No
+    executor stores K/V in 8 bits: for the table's last row, each head's numbers were rounded to 8 bits
+    and kept in float32, which shows the effect on the texts but not on the time. *Same next token*: how
+    often the greedy token is that of float32, after the same text, at 512 positions.
     """)
     return
 
@@ -552,10 +554,10 @@ def _():
 
     ## What you now know
 
-    - Of a small model's decode, about a tenth is arithmetic. The rest is launches and Python. Fewer
-      bytes or quicker arithmetic do not shrink it.
+    - Arithmetic needs about a tenth of a small model's decode. The rest is mostly launches and Python,
+      which fewer bytes or quicker arithmetic do not shorten.
     - A step takes at least the larger of two times: the bytes it reads over the bandwidth, and the
-      operations it computes over the peak. What is above that is overhead.
+      operations it computes over the peak. The time above that is overhead.
     - Chunks are compute-bound from a few hundred tokens on. Decodes stay memory-bound, because each
       request brings K/V of its own.
     - Compiled code and CUDA graphs remove launches, and so they help small batches most. A graph has fixed

@@ -79,7 +79,7 @@ def _play(arguments: Namespace, console: Console) -> int:
         stopped = True
     if arguments.json:
         sys.stdout.write(_as_json(own, rounds, card, stopped) + "\n")
-    title = "The contest: promises kept"
+    title = "The contest: SLOs met"
     drawn = not rounds or write_plot(plot, lambda: contest_scores(rounds, title))
     if stopped:
         done, wanted = {each.workload for each in rounds}, arguments.workload or NAMES

@@ -66,8 +66,8 @@ def sentence(rounds: Sequence[Round]) -> str:
     num_calls, most = sum(each.num_calls for each in rounds), sum(each.most for each in rounds)
     than = [f"{_signed(sums[MINE] - sums[one])} against {one}" for one in sums if one != MINE]
     said = [
-        f"{rounds[0].workload}: your policies keep {sums[MINE]} of {num_calls} promises "
-        f"({', '.join(than)}); no schedule can keep more than {most}."
+        f"{rounds[0].workload}: your policies meet {sums[MINE]} of {num_calls} SLOs "
+        f"({', '.join(than)}); no schedule can meet more than {most}."
     ]
     scores = [(name, score.problem) for each in rounds for name, score in each.scores]
     failed = {name: problem for name, problem in reversed(scores) if problem}

@@ -98,7 +98,7 @@ def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft) -> str:
     try:
         counts, kept = run(judged_often, rule, p, q)
     except RunError:
-        return f"It cannot be counted with {whose}; its check says why."
+        return f"The tokens cannot be counted with {whose}; its check says why."
     rows: list[str] = []
     for token in sorted(range(len(p)), key=lambda token: -max(p[token], q[token]))[:5]:
         share = counts[token] / _TIMES

@@ -185,7 +185,7 @@ def _difference(yours: FleetRun, reference: FleetRun) -> str:
                 f"differs first at {one.at_us / 1000:,.1f} ms: yours {_said(one)}, the reference "
                 f"{_said(other)}"
             )
-    return "decision by decision like the reference" if mine == right else "one stops earlier"
+    return "the same decisions as the reference" if mine == right else "one run ends earlier"
 
 
 def _said(decision: Any) -> str:

@@ -1,6 +1,6 @@
-"""An entry's score: how many requests of a workload keep their promise, on the modelled clock.
+"""An entry's score: how many requests of a workload meet their SLO, on the modelled clock.
 
-A request keeps its promise when each of its tokens is there by the time it is due. A token is there
+A request meets its SLO when each of its tokens is there by the time it is due. A token is there
 at the end of the step that first gave it. Goodput is the number of such requests: DistServe (Zhong
 et al., 2024) counts those that meet the SLOs of both TTFT and the later tokens. Deadlines are of
 single tokens, as in Etalon (Agrawal et al., 2024), and not of gaps, since a gap shrinks when a
@@ -70,7 +70,7 @@ BASELINES = (FCFS, PRIORITY, REFERENCE)
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Ids of the requests that kept their promise; none after a failure, named by `problem`."""
+    """Ids of the requests that met their SLO; none after a failure, named by `problem`."""
 
     num_calls: int
     kept: tuple[int, ...]
@@ -80,12 +80,12 @@ class Score:
 
     @property
     def points(self) -> int:
-        """The number of promises kept."""
+        """The number of SLOs met."""
         return len(self.kept)
 
 
 def play(workload: Workload, entry: Entry) -> Score:
-    """Serve the workload with the entry's policies, and count the promises kept.
+    """Serve the workload with the entry's policies, and count the requests whose SLO is met.
 
     A policy that fails, a text that differs from the oracle's, or an endless run scores 0.
     """

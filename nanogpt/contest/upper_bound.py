@@ -1,6 +1,6 @@
-"""An upper bound on the promises that any schedule of a workload can keep, with its proof.
+"""An upper bound on the SLOs that any schedule of a workload can meet, with its proof.
 
-A schedule is a sequence of forward passes that do not overlap, and a request keeps its promise
+A schedule is a sequence of forward passes that do not overlap, and a request meets its SLO
 when its token i is there by its due time, for each i. Three facts hold of any plan, priority,
 admission, victim or resumption, since they follow from a pass's cost and its limits:
 
@@ -17,7 +17,7 @@ admission, victim or resumption, since they follow from a pass's cost and its li
    mixture. Since max(floor, work) is at least any mixture of the two, so is each mixture a valid
    charge. What a request must be charged up to its token i, by that token's due time and not
    before it arrived, is a job: release, due time, length. Passes do not overlap, so the jobs of
-   requests that keep their promises fit one after the other, in pieces, on one machine.
+   requests that meet their SLOs fit one after the other, in pieces, on one machine.
 3. **Windows.** In a window [A, D], the jobs that are released and due in it need their lengths
    there. Were they all released at A, the fewest of them to be late is what Moore and Hodgson's
    rule gives (1968); likewise, with time turned round, were they all due at D. Both are relaxations
@@ -49,7 +49,7 @@ _QUARTERS = (0, 1, 2, 3, 4)
 
 
 def bound(workload: Workload) -> int:
-    """The most requests of the workload that any schedule lets keep their promises."""
+    """An upper bound on the number of requests that meet their SLO under any schedule."""
     needs = [_needs(call, workload) for call in workload.calls]
     hopeful = [each for each in needs if each is not None]
     return len(hopeful) - _most_late(_late_in_windows(hopeful, workload.machine))

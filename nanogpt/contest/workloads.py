@@ -1,4 +1,4 @@
-"""Recorded workloads, as plain data: requests with arrivals and promises, and their machine.
+"""Recorded workloads, as plain data: requests with arrivals and SLOs, and their machine.
 
 Each is a pure function of its name and its seed. Times are integer microseconds.
 """
@@ -79,7 +79,7 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request as it arrives, and its promise.
+    """A request as it arrives, and its SLO.
 
     Its first token is due `ttft_us` after it arrived, and each further one `itl_us` after that.
     `priority` 0 is the most important.
@@ -119,9 +119,9 @@ def workload(name: str, seed: int) -> Workload:
     check_int("the seed of a workload", seed, 0)
     machine, make = MAKERS[name]
     now_us, calls = 0, list[Call]()
-    for gap_us, prompt, *promise in make(Draws(f"{name}, seed {seed}")):
+    for gap_us, prompt, *rest in make(Draws(f"{name}, seed {seed}")):
         now_us += gap_us
-        calls.append(Call(len(calls), now_us, prompt, *promise))
+        calls.append(Call(len(calls), now_us, prompt, *rest))
     return Workload(name, seed, machine, tuple(calls))
 
 

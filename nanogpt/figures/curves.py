@@ -164,9 +164,9 @@ def seeds_in_pairs(compared: Comparison, title: str) -> Figure:
 
 @course_style()
 def contest_scores(rounds: Sequence[Round], title: str) -> Figure:
-    """Promises kept among the requests so far, and the bound: a panel for each workload.
+    """SLOs met by each entry, by the number of requests, and the bound: a panel for each workload.
 
-    It is the workload's first round. Raises: ValueError when none was played.
+    A panel shows the workload's first round. Raises: ValueError when none was played.
     """
     if not rounds:
         raise ValueError("no round was played, so there is nothing to draw")
@@ -178,6 +178,6 @@ def contest_scores(rounds: Sequence[Round], title: str) -> Figure:
         for entry, score in played.scores:
             kept = [request_id in score.kept for request_id in range(score.num_calls)]
             curve(axes, entry, enumerate(accumulate(kept, initial=0)), drawstyle="steps-post")
-        mark(axes, f"no schedule keeps more than {played.most}", y=played.most)
-        label_axes(axes, "requests, in order of arrival", f"{name}: promises kept")
+        mark(axes, f"no schedule meets more than {played.most}", y=played.most)
+        label_axes(axes, "requests, in order of arrival", f"{name}: SLOs met")
     return figure

@@ -158,7 +158,7 @@ MISCONCEPTIONS = (
     Misconception(
         "reuses_u",
         "One random number is enough for both decisions.",
-        "`u` is never small where the draft token was rejected, so a token drawn by `u` does not "
+        "When the draft token is rejected, `u` is at least p / q, so a token drawn by `u` does not "
         "follow the weights: draw it by `v`.",
         lambda p, q, token, u, v: rejection_sample(p, q, token, u, u),
     ),

@@ -50,7 +50,8 @@ BELOW_1 = math.nextafter(1, 0)
 NEARLY_1 = 0.999999
 NOT_REACHED = (
     "Your running sum is rounded at every step, and here it never exceeds `v`, which is just below "
-    "1. In float32 this is far more frequent. Take the last token with a weight above 0 then."
+    "1. In such a case, which is far more frequent in float32, take the last token with a weight "
+    "above 0."
 )
 
 

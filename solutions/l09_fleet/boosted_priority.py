@@ -161,8 +161,8 @@ EXERCISE = Exercise(
             "Return the priority of a waiting request at the moment `now`. 0 is the highest.",
             "`deadline` is the moment by which its last token is due, and `remaining` is the least "
             "time that it still needs. All times are in microseconds.",
-            "Boost a request by 2 levels, but not above 0, if it still meets its deadline when it "
-            "starts now, but misses it when it starts more than 50 ms later.",
+            "Boost a request that still meets its deadline if it starts now, and misses it if it "
+            "starts more than 50 ms later. A boost is 2 levels, but does not go above 0.",
             "Every other request keeps its priority, even one that can no longer meet its "
             "deadline.",
             "`priority` is the request's own, without earlier boosts. The queue calls this "

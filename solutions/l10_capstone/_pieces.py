@@ -61,7 +61,7 @@ def form(value: Any) -> str:
     """What is wrong with the form of a result, as a sentence; "" for a list of strings."""
     items = as_items(value)
     if items is None:
-        return f"Return a list of events, also when there is none; this is {a_kind(value)}."
+        return f"Return a list of events, even for one event or none; this is {a_kind(value)}."
     odd = [item for item in items if not isinstance(item, str)]
     return f"An event is a str; one of these is {a_kind(odd[0])}." if odd else ""
 
@@ -96,7 +96,7 @@ MISCONCEPTIONS = (
     Misconception(
         "everything_again",
         "An event has the text so far.",
-        "The client appends each event to the others: do not send text again that it has.",
+        "The client appends each event to the others, so send it no text that it already has.",
         by(decoded, lambda text, sent: 0),
     ),
     Misconception(

@@ -153,8 +153,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Which bytes are complete characters? How many of these does the client have?",
-        "`b''.join(committed)` is the whole answer. How do you decode bytes that may end in the "
-        "middle of a character? At most the last three of them are unfinished.",
+        "`b''.join(committed)` has the bytes of the whole text. How do you decode bytes that may "
+        "end in the middle of a character? At most the last three of them are unfinished.",
         "`codecs.getincrementaldecoder('utf-8')('replace')` makes a decoder whose `decode(data, "
         "final)` keeps an unfinished end back unless `final` is true. Then leave out the first "
         "`sent` characters.",

@@ -92,7 +92,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "zero_beyond",
-        "No graph is size 0.",
+        "Size 0 stands for no graph.",
         "Return None where no graph fits: 0 or -1 would be taken for a size.",
         lambda n, captured: or_beyond(n, captured, 0),
         same_result=(lambda n, captured: or_beyond(n, captured, -1),),
@@ -150,7 +150,7 @@ EXERCISE = Exercise(
     task=Task(
         signature="captured_size(num_tokens: int, captured: list[int]) -> int | None",
         rules=(
-            "A step has `num_tokens` tokens, at least 1. `captured` are the sizes of which there "
+            "A step has `num_tokens` tokens, at least 1. `captured` has the sizes for which there "
             "is a graph, in any order; it may be empty.",
             "A graph of size n computes exactly n rows. Where the step has fewer tokens, the other "
             "rows are padding, which takes time and is thrown away.",

@@ -151,7 +151,8 @@ EXERCISE = Exercise(
             "executed.",
             "With `async_scheduling`, the CPU schedules without waiting for results: it begins "
             "with the next step as soon as it has scheduled this one. The GPU executes steps in "
-            "order, each once it is scheduled and the one before it has been executed.",
+            "order. It begins a step when the step is scheduled and the one before it has been "
+            "executed.",
             "Returns the microseconds from the first schedule to the end of the last execution.",
         ),
         args=(2, 5, 3, True),

@@ -62,7 +62,7 @@ def test_with_nothing_passed_the_reference_plays_and_it_says_so(work: Path, caps
     assert contest() == 0
     said = capsys.readouterr().out
     assert "No policy is yours yet, so the reference plays" in said
-    assert "12 of 24 promises" in said and "no schedule can keep more than 20" in said
+    assert "12 of 24 SLOs" in said and "no schedule can meet more than 20" in said
     rows = [line.split() for line in said.splitlines() if line.strip().startswith(("mine", "ref"))]
     assert rows == [["reference", "12", "12"], ["mine", "12", "12"]]
 

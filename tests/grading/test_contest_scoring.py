@@ -129,7 +129,7 @@ def test_a_workload_by_hand_takes_what_its_passes_cost():
     first = 500 + 12 * 512 + 12
     for ttft, kept in ((first, (0, 1, 2)), (first - 1, (1, 2))):
         assert play(of_calls(call(0, 12, 3, ttft=ttft), *THREE.calls[1:]), FCFS).kept == kept
-    # One late token breaks a promise.
+    # One late token misses the SLO.
     assert play(of_calls(call(0, 4, 4, itl=5_310)), FCFS).points == 1
     assert play(of_calls(call(0, 4, 4, ttft=5_304, itl=5_304)), FCFS).points == 0
 

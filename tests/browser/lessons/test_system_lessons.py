@@ -222,7 +222,7 @@ def my_policy(snapshot):
             return each.id, min(able)[1]
     return None
 """
-LIKE_THE_REFERENCE = "decision by decision like the reference"
+LIKE_THE_REFERENCE = "the same decisions as the reference"
 
 
 @pytest.fixture
