@@ -4,10 +4,9 @@ import contextlib
 import dataclasses
 import itertools
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import tiers
 from fakes import (
     Ask,
@@ -38,91 +37,6 @@ from nanogpt.request import Request
 
 SHARED = prompt_of(3, 20)
 SHUFFLED = TimedKey(lambda request, step: ((request.id * 7919 + step * 104729) % 101,))
-URGENT = {"policy": "priority", "preempt_to_admit": True}
-TIGHT = {"max_kv_tokens": 32, "max_batch_size": 3}
-
-
-# ---------------------------------------------------------------- pairs and triples of settings
-
-AXES: dict[str, dict[str, dict[str, Any]]] = {
-    "executor": {name: {"executor": name} for name in EXECUTORS}
-    | {"batch invariant": {"executor": "batch_invariant"}},
-    "storage": {
-        "slots": {},
-        "blocks": {"block_size": 4},
-        "shared blocks": {"block_size": 4, "share_prefixes": True},
-    },
-    "window": {
-        "no window": {},
-        "ring": {"sliding_window": 6, "num_sinks": 1},
-        "evict": {"sliding_window": 6, "num_sinks": 1, "kv_storage": "evict"},
-    },
-    "guesses": {"no drafts": {}, "drafts": {"num_draft_tokens": 3}},
-    "limits": {
-        "roomy": {"token_budget": 40},
-        "small budget": {"token_budget": 3, "max_prefilling": 1},
-        "urgent": {**TIGHT, **URGENT, "token_budget": 9},
-        "shuffled": {**TIGHT, "policy": SHUFFLED, "token_budget": 12},
-    },
-    "sampling": {"greedy": {}, "sampled": {"temperature": 2.0}},
-}
-
-
-def is_allowed(row: Sequence[str]) -> bool:
-    """Drafts go with greedy texts here: of sampled ones the oracle knows no more than the law."""
-    executor, storage, window, guesses, _, sampling = row
-    if guesses == "drafts" and (window != "no window" or sampling == "sampled"):
-        return False
-    if guesses == "drafts" and executor not in ("packed", "batch invariant"):
-        return False
-    return storage == "slots" or window != "evict"
-
-
-def covering(strength: int) -> list[tuple[str, ...]]:
-    """Rows of settings that hold all pairs, or all triples, that any allowed row holds."""
-    rows = [row for row in itertools.product(*AXES.values()) if is_allowed(row)]
-    policies = {row: set(itertools.combinations(row, strength)) for row in rows}
-    wanted, chosen = set().union(*policies.values()), list[tuple[str, ...]]()
-    while wanted:
-        best = max(rows, key=lambda row: len(policies[row] & wanted))
-        chosen.append(best)
-        wanted -= policies[best]
-    return chosen
-
-
-def settings_of(row: Sequence[str]) -> EngineConfig:
-    chosen = [AXES[axis][name] for axis, name in zip(AXES, row, strict=True)]
-    return EngineConfig(**{name: value for each in chosen for name, value in each.items()}, seed=5)
-
-
-def requests_of_all_kinds() -> list[tuple[int, Request]]:
-    """Prompts that begin alike or not, together and one after the other, of several priorities."""
-    prompts = [SHARED, prompt_of(1, 9), [*SHARED[:13], 5, 6], SHARED, [7], SHARED[:8], SHARED[:16]]
-    asks = [(0, 8, 2), (0, 8, 1), (1, 9, 2), (2, 9, 0), (3, 12, 1), (5, 1, 0), (9, 7, 0)]
-    return [
-        (step, Request(i, list(prompt), new, priority))
-        for i, (prompt, (step, new, priority)) in enumerate(zip(prompts, asks, strict=True))
-    ]
-
-
-@pytest.mark.parametrize(
-    "row", tiers.some(covering(3 if tiers.tier() == "all" else 2), 24), ids=str
-)
-def test_any_settings_together_write_and_store_what_the_oracle_does(row: tuple[str, ...]):
-    watched(requests_of_all_kinds(), settings_of(row), draft=sometimes_right)
-
-
-def test_the_workload_has_preemptions_hits_and_drafts_of_both_fates():
-    row = ("packed", "shared blocks", "no window", "drafts", "urgent", "greedy")
-    steps = watched(requests_of_all_kinds(), settings_of(row), draft=sometimes_right).steps
-    fates = [(len(work.drafted), work.num_accepted) for step in steps for work in step.work]
-    assert any(accepted for _, accepted in fates)
-    assert any(accepted < drafted for drafted, accepted in fates)
-    assert any(step.prefix_hits for step in steps)
-    assert sum(len(step.preempted) for step in steps) >= 2
-
-
-# ---------------------------------------------------------------- generated workloads
 
 
 @tiers.examples(0.5)
@@ -130,7 +44,7 @@ def test_the_workload_has_preemptions_hits_and_drafts_of_both_fates():
     workloads(["fcfs", "priority", SHUFFLED]),
     st.none() | st.tuples(st.integers(1, 9), st.integers(0, 3)),
     st.sampled_from([0.0, 2.0]),
-    st.sampled_from(list(itertools.combinations(AXES["executor"], 2))),
+    st.sampled_from(list(itertools.combinations(EXECUTORS, 2))),
     st.none() | st.integers(0, 10**6),
 )
 def test_two_ways_to_run_a_step_decide_alike_and_write_the_oracles_texts(
@@ -148,7 +62,7 @@ def test_two_ways_to_run_a_step_decide_alike_and_write_the_oracles_texts(
             fields["max_kv_tokens"] = min(config.max_kv_tokens, sum(window) + 10)
     decided: list[list[object]] = []
     for way, kv_storage in zip(ways, ["ring", "evict"], strict=True):
-        more = {**fields, "kv_storage": kv_storage, **AXES["executor"][way]}
+        more = {**fields, "kv_storage": kv_storage, "executor": way}
         policies = Policies() if seed is None else Policies(plan_step=any_legal_plan(seed))
         trace = watched(arrivals_of(asks), dataclasses.replace(config, **more), policies)
         decided.append(decisions(trace))

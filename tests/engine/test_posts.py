@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import TokensLeft, known, kv_from_scratch, posts_kv, posts_loop, text_of
 
-import nanogpt
 from nanogpt import (
     GPT,
     EngineConfig,
@@ -32,31 +31,7 @@ from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.policy_views import RequestView
 from nanogpt.posts.post_engine import PostEngine, step_log
-
-# ---------------------------------------------------------------- names and fields
-
-
-def test_everything_that_readers_expect_imports_from_the_package_itself():
-    for name in nanogpt.__all__:
-        assert hasattr(nanogpt, name), name
-
-
-def test_a_request_has_the_posts_fields_and_properties():
-    request = Request(id=0, prompt_tokens=[5, 6, 7], max_new_tokens=2)
-    assert (request.priority, request.arrival_time, request.status) == (0, 0, "waiting")
-    assert (request.prefill_cursor, dict(request.kv_cache)) == (0, {})
-    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (0, False, False)
-    request.prefill_cursor = 3
-    request.generated_tokens.append(9)
-    assert request.tokens_so_far == [5, 6, 7, 9]
-    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (1, False, True)
-    request.status = "prefilling"  # again: now its newest token has to be computed too
-    assert not request.is_fully_prefilled
-    request.generated_tokens.append(8)
-    assert request.is_done
-    request.clear_cache()
-    assert (request.prefill_cursor, request.generated_tokens) == (0, [9, 8])
-
+from nanogpt.trace import Trace
 
 # ---------------------------------------------------------------- run functions
 
@@ -71,6 +46,24 @@ def test_chunked_prefill_generate_serves_a_queue_and_returns_the_completed_in_or
         assert [request.arrival_time for _, request in queue] == [0, 0, 2, 4]
         assert_equals_oracle(queue, settings.get("temperature", 0.0), settings.get("seed", 0))
     assert chunked_prefill_generate(tiny_model(), []) == []
+
+
+def trace_of(scheduler: Scheduler) -> Trace:
+    assert scheduler.trace is not None
+    return scheduler.trace
+
+
+def test_the_defaults_of_a_run_function_are_the_posts():
+    s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 3)])
+    assert (s.policy, s.token_budget, s.max_kv_tokens) == ("fcfs", 16, 256)
+    assert (s.max_prefilling, s.config.preempt_to_admit) == (1, False)
+    for most, first in ((1, (0,)), (2, (0, 1)), (None, (0, 1, 2))):
+        reqs = [Request(i, prompt_of(i, 4), 3) for i in range(3)]
+        s = scheduled_generate(tiny_model(), reqs, max_prefilling=most)
+        assert trace_of(s).steps[0].admitted == first
+    assert trace_of(scheduled_generate(tiny_model(), [])).steps == ()
+    s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 20)], max_steps=5)
+    assert trace_of(s).error == "stopped after 5 steps, before all were done"
 
 
 def tight() -> list[Request]:
@@ -92,9 +85,8 @@ def test_a_run_function_returns_the_scheduler_whose_trace_prints_as_the_posts_do
 ):
     requests = tight()
     scheduler = serve(model, requests, "priority", 16, 22)
-    assert scheduler.is_done() and scheduler.trace is not None
-    assert scheduler.trace.executor == executor
-    log = step_log(scheduler.trace).splitlines()
+    assert scheduler.is_done() and trace_of(scheduler).executor == executor
+    log = step_log(trace_of(scheduler)).splitlines()
     assert log[2] == "[step 2] prefill=None decode=[1] waiting=[0] kv=12 preempted=[0]"
     assert log[5] == "[step 5] prefill=0[0:11] decode=[] waiting=[] kv=11"
     assert [decode(request.generated_tokens) for request in requests] == TEXTS
