@@ -7,12 +7,9 @@ import weakref
 from collections.abc import Callable
 
 import pytest
-import tiers
 import torch
 from fakes import assert_equals_oracle, prompt_of, tiny_model
-from hypothesis import given
-from hypothesis import strategies as st
-from lockstep import TokensLeft, known, kv_from_scratch, posts_kv, posts_loop, text_of
+from lockstep import kv_from_scratch, posts_kv, posts_loop, text_of
 
 from nanogpt import (
     GPT,
@@ -105,14 +102,6 @@ def from_the_start(request: RequestView) -> ResumeState:
     return ResumeState(list(request.prompt_tokens), 0, request.arrival_time, 0)
 
 
-WAYS = pytest.mark.parametrize(
-    ("tokens_left", "policies"),
-    [(printed, Policies(requeue=from_the_start)), (known, Policies())],
-    ids=["as printed, from the start", "all that is known again"],
-)
-"""How a loop computes a preempted request again: the post's way, and the course's."""
-
-
 @pytest.fixture(scope="module")
 def model() -> GPT:
     return load_model(dtype=torch.float64)
@@ -122,28 +111,6 @@ def kv_len(request: Request) -> int:
     return request.kv_cache[(0, 0)][0].shape[1]
 
 
-@tiers.examples(0.5)
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 8), st.integers(1, 7), st.integers(0, 2)), min_size=2, max_size=4
-    ),
-    st.integers(5, 20),
-    st.sampled_from(["fcfs", "priority"]),
-)
-def test_under_any_kv_budget_the_loop_writes_the_oracles_texts(
-    mix: list[tuple[int, int, int]], token_budget: int, policy: str
-):
-    requests = [
-        Request(i, prompt_of(i, length), new, priority)
-        for i, (length, new, priority) in enumerate(mix)
-    ]
-    largest = max(length + new - 1 for length, new, _ in mix)
-    posts_loop(tiny_model(), Scheduler(policy, token_budget, largest), requests)
-    assert_equals_oracle([(0, request) for request in requests])
-    for req in requests:
-        assert kv_len(req) == len(req.prompt_tokens) + req.max_new_tokens - 1
-
-
 def test_the_printed_chunks_of_a_request_that_keeps_its_words_end_in_a_sentence(model: GPT):
     """They end with the prompt: what was generated would have no K/V, silently."""
     words = r"request 0 was preempted, and \d of the tokens that it generated are still to be"
@@ -151,13 +118,12 @@ def test_the_printed_chunks_of_a_request_that_keeps_its_words_end_in_a_sentence(
         posts_loop(model, Scheduler("priority", 16, 22), tight(), printed)
 
 
-@WAYS
-def test_a_preempted_request_of_the_posts_writes_the_oracles_text(
-    model: GPT, tokens_left: TokensLeft, policies: Policies
-):
+def test_a_request_of_the_posts_that_starts_over_writes_the_oracles_text(model: GPT):
+    """With the printed chunks, and with the hint: what was generated is thrown away."""
     req0, req1 = requests = tight()
+    policies = Policies(requeue=from_the_start)
     scheduler = Scheduler("priority", token_budget=16, max_kv_tokens=22, policies=policies)
-    posts_loop(model, scheduler, requests, tokens_left)
+    posts_loop(model, scheduler, requests, printed)
     assert {victim.id for victim in scheduler.preempted} == {0}
     assert [decode(req.generated_tokens) for req in requests] == TEXTS
     assert (kv_len(req0), kv_len(req1)) == (19, 14)
