@@ -25,13 +25,7 @@ from nanogpt.preemption.agreement import RANK_POLICIES
 from nanogpt.preemption.monitor import Snapshot, Target
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
-from nanogpt.preemption.shared_state import (
-    PointName,
-    SharedState,
-    hold,
-    point_number,
-    wait_if_held,
-)
+from nanogpt.preemption.shared_state import PointName, SharedState, hold, point_number, wait_if_held
 
 LAYERS = 4
 CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, max_model_len=128)

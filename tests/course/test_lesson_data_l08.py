@@ -3,11 +3,7 @@
 import pytest
 
 from course.lesson_data import l08_drafts as drafts
-from course.lesson_data.l08_measured import (
-    acceptance_rate,
-    accepted_drafts,
-    by_place,
-)
+from course.lesson_data.l08_measured import acceptance_rate, accepted_drafts, by_place
 from nanogpt import Engine, Request, decode, encode, generate, load_model
 from nanogpt.fleet.speculating import Drafts, break_even
 from nanogpt.fleet.workload import FleetRequest

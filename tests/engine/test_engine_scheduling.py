@@ -4,12 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from fakes import (
-    Ask,
-    Follower,
-    fake_arrivals,
-    fake_engine,
-)
+from fakes import Ask, Follower, fake_arrivals, fake_engine
 
 from nanogpt.config import EngineConfig
 from nanogpt.experiments.trace_waits import wait_reasons

@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import (
-    TINY,
-    fake_model,
-    fake_request,
-    oracle,
-    prompt_of,
-    sometimes_right,
-    tiny_model,
-)
+from fakes import TINY, fake_model, fake_request, oracle, prompt_of, sometimes_right, tiny_model
 from lockstep import assert_holds_the_right_kv
 
 from nanogpt.config import EngineConfig, ModelConfig
@@ -29,12 +21,7 @@ from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.sampling import probabilities
-from nanogpt.speculative.drafting import (
-    Draft,
-    share_out,
-    tempered,
-    within_blocks,
-)
+from nanogpt.speculative.drafting import Draft, share_out, tempered, within_blocks
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import Trace
 

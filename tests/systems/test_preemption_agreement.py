@@ -15,14 +15,7 @@ from torch import Tensor
 
 from nanogpt.preemption import monitor as monitor_module
 from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES
-from nanogpt.preemption.monitor import (
-    Arrival,
-    Monitor,
-    Snapshot,
-    Target,
-    now_us,
-    with_arrivals,
-)
+from nanogpt.preemption.monitor import Arrival, Monitor, Snapshot, Target, now_us, with_arrivals
 from nanogpt.preemption.shared_state import NOTHING, SharedState, point_number, shared_file
 from nanogpt.request import Request
 from nanogpt.slo.slo_view import SloRequest

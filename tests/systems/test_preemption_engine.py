@@ -9,16 +9,7 @@ from itertools import pairwise
 
 import pytest
 from launching import wait_for
-from preempting import (
-    HELD,
-    LAYERS,
-    first_hurried,
-    hold_at,
-    meanwhile,
-    prompt,
-    ranks,
-    tiny_model,
-)
+from preempting import HELD, LAYERS, first_hurried, hold_at, meanwhile, prompt, ranks, tiny_model
 
 from nanogpt import EngineConfig, Request, generate
 from nanogpt.preemption import preemptive_engine

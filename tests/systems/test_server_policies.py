@@ -5,15 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from http_serving import (
-    Running,
-    completion,
-    engine,
-    events_of,
-    oracle,
-    serving,
-    text_of,
-)
+from http_serving import Running, completion, engine, events_of, oracle, serving, text_of
 
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView

@@ -13,13 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from launching import running
-from preempting import (
-    CONFIG,
-    assert_gone,
-    nothing_left,
-    prompt,
-    tiny_model,
-)
+from preempting import CONFIG, assert_gone, nothing_left, prompt, tiny_model
 
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
