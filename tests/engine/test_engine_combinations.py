@@ -17,7 +17,7 @@ from nanogpt.policy_views import TimedKey
 SHUFFLED = TimedKey(lambda request, step: ((request.id * 7919 + step * 104729) % 101,))
 
 
-@tiers.examples(0.5)
+@tiers.examples(1)
 @given(
     workloads(["fcfs", "priority", SHUFFLED]),
     st.none() | st.tuples(st.integers(1, 9), st.integers(0, 3)),
