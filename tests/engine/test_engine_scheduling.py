@@ -10,7 +10,6 @@ from nanogpt.config import EngineConfig
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.planning import Plan
 from nanogpt.policies import Policies
-from nanogpt.policies.queueing import requeue
 from nanogpt.trace import Trace
 
 PUSHY = EngineConfig(
@@ -83,13 +82,3 @@ def test_nothing_is_pushed_out_for_a_head_that_still_cannot_start_or_can_already
     config = dataclasses.replace(PUSHY, max_prefilling=None, token_budget=token_budget)
     reasons = [wait.reason for waits in wait_reasons(serve(asks, config)) for wait in waits]
     assert "preempted to let request 2 start" not in reasons
-
-
-@pytest.mark.parametrize(("arrival", "order"), [(0, [1, 2]), (50, [2, 1])])
-def test_a_way_back_may_lose_the_place_but_not_the_text(arrival: int, order: list[int]):
-    """To the back of the queue: a newcomer overtakes, the tokens stay the same."""
-    policies = Policies(requeue=lambda request: requeue(request)._replace(arrival_time=arrival))
-    asks = [(0, 10, 8, 0), (0, 10, 8, 0), (1, 10, 8, 0)]
-    trace = serve(asks, EngineConfig(16, max_kv_tokens=22), policies)
-    returned = [i for step in trace.steps[1:] for i in step.admitted]
-    assert returned[:2] == order
