@@ -16,7 +16,6 @@ from fakes import prompt_of, tiny_model
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.policies import Policies
 from nanogpt.request import Request
 from nanogpt.speculative.trigram import TrigramDraft
@@ -40,7 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ring with sinks": {"sliding_window": 6, "num_sinks": 2, "kv_storage": "ring", **TIGHT},
     "evict with sinks": {"sliding_window": 6, "num_sinks": 2, "kv_storage": "evict", **URGENT},
 }
-PACKED_ALONE: dict[str, dict[str, Any]] = {
+OF_PACKED: dict[str, dict[str, Any]] = {
     "batch invariant": {**TIGHT, "executor": "batch_invariant"},
     "blocks": {**TIGHT, "block_size": 4, "share_prefixes": True},
     "blocks, window": {
@@ -60,11 +59,8 @@ def runs() -> dict[str, tuple[str, dict[str, Any]]]:
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for at, (name, how) in enumerate(SETTINGS.items()):
         for turn, executor in enumerate(executors, at):  # so that each executor meets both loads
-            found[f"{name}, {RENAMED.get(executor, executor)}"] = (
-                loads[turn % 2],
-                {**how, "executor": executor},
-            )
-    for name, how in PACKED_ALONE.items():
+            found[f"{name}, {executor}"] = loads[turn % 2], {**how, "executor": executor}
+    for name, how in OF_PACKED.items():
         found |= {f"{name}, {load}": (load, how) for load in LOADS}
     return found
 
@@ -84,29 +80,10 @@ def arrivals_of(load: str) -> list[tuple[int, Request]]:
     ]
 
 
-RENAMED = {
-    "aborted": "given_up", "kv_tokens_charged": "counted_tokens", "single_mask": "strip",
-}  # fmt: skip
-"""Names and values of today's traces, and those under which the digests were written down."""
-
-
-def as_written(value: Any) -> Any:
-    """A trace under the names of the digests."""
-    if isinstance(value, dict):
-        return {RENAMED.get(name, name): as_written(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [as_written(each) for each in value]
-    return RENAMED.get(value, value) if isinstance(value, str) else value
-
-
 def trace_of(load: str, settings: dict[str, Any]) -> str:
-    """The trace of one run as JSON, under the names of the digests."""
-    policies = (
-        Policies(plan_step=plan_whole_prompts) if settings == SETTINGS["plain"] else Policies()
-    )
-    trace = engine_of(settings, policies).run(arrivals_of(load)).to_json()
-    assert trace.pop("aborted") == [], "a key that is newer than the digests"
-    return json.dumps(as_written(trace), sort_keys=True)
+    """The trace of one run as JSON."""
+    trace = engine_of(settings, Policies()).run(arrivals_of(load))
+    return json.dumps(trace.to_json(), sort_keys=True)
 
 
 def digest(text: str) -> str:

@@ -59,37 +59,16 @@ FORGE = cases(
     WRONG,
     {
         "raise SystemExit": "raise SystemExit(0)",
-        "os._exit with success": "import os; os._exit(0)",
         "atexit": "import atexit, os; atexit.register(os._exit, 0); return -1",
         "nan": "return float('nan')",
         "html": "return '<script>alert(1)</script>'",
     },
     r"""
-### printed verdict
-print('{"status": "passed"}')
-print("PASSED 4 of 4")
-return -1
-### int that equals everything
-class Any_(int):
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __hash__(self): return 0
-return Any_(7)
 ### __class__ that lies
 class Liar:
     __class__ = int
     def __eq__(self, other): return True
 return Liar()
-### tensor subclass that equals everything
-import torch
-class T(torch.Tensor):
-    @classmethod
-    def __torch_function__(cls, *a, **k): return True
-return torch.zeros(()).as_subclass(T)
-### patched all and any
-import builtins
-builtins.all = builtins.any = lambda *a: True
-return -1
 ### patched modules of the course
 import sys
 for name, module in list(sys.modules.items()):
@@ -199,9 +178,6 @@ import gc
 for each in gc.get_objects():
     if isinstance(each, dict) and "seed" in each: each["seed"] = 0
 return -1
-### a coroutine
-async def answer(): return 0
-return answer()
 ### a score of its own making @ l09.my_policy: failed
 def my_policy(snapshot):
     import sys
@@ -216,9 +192,6 @@ def my_policy(snapshot):
     for request in snapshot.waiting[:1]:
         return request.id, snapshot.workers[0].id
     return None
-### ids of requests that there are not @ l02.choose_victim: failed
-def choose_victim(active):
-    return 10**9
 ### a record that lies about itself @ l06.rollback_step: failed protocol raised
 def rollback_step(state, *rest):
     class Everything:
@@ -242,9 +215,6 @@ STEAL = cases(
         "what was left in memory": "import torch; return torch.empty(1000).sum().item()",
     },
     r"""
-### the engine's function by import
-from nanogpt.planning import chunk_size as theirs
-return theirs(budget, num_decodes, remaining)
 ### the import system without its guards
 import sys
 sys.meta_path.pop(0)
@@ -256,13 +226,6 @@ for folder, _, files in os.walk("/"):
     for name in files:
         if name == "planning.py":
             return open(os.path.join(folder, name)).read()
-return -1
-### what is in memory
-import gc, types
-for each in gc.get_objects():
-    if isinstance(each, types.FunctionType) and each is not chunk_size:
-        if each.__name__ == "chunk_size":
-            return each(budget, num_decodes, remaining)
 return -1
 ### the reference by the name of the exercise, anywhere @ l06.rollback_step: failed raised
 def rollback_step(*args):
@@ -310,10 +273,6 @@ HARDCODE = cases(
 global count
 count = globals().get("count", 0) + 1
 return max(0, min(remaining, budget - num_decodes)) if count < 5 else 0
-### now and then
-import os
-right = max(0, min(remaining, budget - num_decodes))
-return right if os.urandom(1)[0] > 100 else right + 1
 ### only where it is graded
 import os
 right = max(0, min(remaining, budget - num_decodes))
@@ -326,7 +285,6 @@ RESOURCE = [
         "resource",
         "timeout",
         {
-            "an endless loop": "while True: pass",
             "an endless loop in C": "return sum(range(10**13))",
             "a sleep": "import time; time.sleep(1000)",
             "waiting in every call": f"import time; time.sleep(0.5); {RIGHT}",
@@ -356,12 +314,10 @@ return max(0, min(remaining, budget - num_decodes))
         {
             "60 GB": "return len(bytearray(60 << 30))",
             "an expanded view": "import torch; return torch.zeros(1).expand(1 << 40).clone()",
-            "a list of itself": "cyclic = []; cyclic.append(cyclic); return cyclic",
             "a number of a million digits": "return 10 ** 1_000_000",
             "an endless output": "while True: print('x' * 1000)",
             "a process": "import subprocess; return subprocess.run(['sleep', '1000']).returncode",
             "a crash in C": "import ctypes; ctypes.string_at(0); return -1",
-            "no recursion's end": "return chunk_size(budget, num_decodes, remaining)",
             "kill everything": "import os; os.kill(-1, 9); return -1",
             "kill the parent": "import os; os.kill(os.getppid(), 9); return -1",
             "every file closed": "import os; os.closerange(0, 256); return -1",

@@ -9,13 +9,7 @@ from fakes import TINY, Ask, follower, prompt_of, tiny_model
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nanogpt import (
-    GPT,
-    Scheduler,
-    TextbookModel,
-    assemble_fused_batch,
-    disassemble_fused_cache,
-)
+from nanogpt import GPT, Scheduler, TextbookModel, assemble_fused_batch, disassemble_fused_cache
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.policies import Policies

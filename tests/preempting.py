@@ -6,11 +6,7 @@ end with the test run.
 
 import gc
 import os
-import signal
-import subprocess
-import sys
 import tempfile
-import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +17,6 @@ from pathlib import Path
 import pytest
 import torch
 from launching import running, wait_for
-from support import ROOT
 
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
@@ -30,13 +25,7 @@ from nanogpt.preemption.agreement import RANK_POLICIES
 from nanogpt.preemption.monitor import Snapshot, Target
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
-from nanogpt.preemption.shared_state import (
-    PointName,
-    SharedState,
-    hold,
-    point_number,
-    wait_if_held,
-)
+from nanogpt.preemption.shared_state import PointName, SharedState, hold, point_number, wait_if_held
 
 LAYERS = 4
 CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, max_model_len=128)
@@ -131,26 +120,3 @@ def first_hurried(snapshot: Snapshot) -> Target | None:
     if not hurried or any(runner.num_preemptions for runner in snapshot.running):
         return None
     return Target(snapshot.step, hurried[0].id)
-
-
-def end_in_mid_run(script: str, how: signal.Signals, **values: object) -> list[int]:
-    """End a process that says "in mid-run" and its children's ids; return them.
-
-    The script may import this module and its neighbours.
-    """
-    text = textwrap.dedent(script).format(tests=str(ROOT / "tests"), **values)
-    parent = subprocess.Popen(
-        [sys.executable, "-c", text],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    with parent:
-        assert parent.stdout is not None
-        said = parent.stdout.readline()
-        assert said.startswith("in mid-run"), parent.communicate()
-        parent.send_signal(how)
-        parent.communicate(timeout=60)
-    assert parent.returncode != 0
-    return [int(word) for word in said.split()[2:]]

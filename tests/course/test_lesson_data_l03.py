@@ -7,9 +7,8 @@ from notebooks import Notebooks
 
 from course.lesson_data import l03_batch, l03_exhibits, l03b_packing
 from course.lesson_data.l01_chunks import SOLILOQUY
-from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Policies, Request, encode, load_model
+from nanogpt import Engine, EngineConfig, Policies, Request, encode, load_model
 from nanogpt.policies import fusing
-from solutions.l03_interleaving._padded import seeing, sees
 
 
 @pytest.fixture(scope="module")
@@ -72,75 +71,45 @@ def longest_chunk(clock, decodes):
     )
 
 
-@torch.inference_mode()
-def fused_forward(model, known, held, num_scheduled_tokens, mask_of=fusing.full_mask):
-    """The lesson's fused step: logits (B, V), and each request's K/V, a pair for each layer."""
-    context_lens = [len(kv[0][0]) if kv else 0 for kv in held]
-    lengths = context_lens, num_scheduled_tokens
-    tokens, positions = fusing.prepare_inputs(known, *lengths)
-    mask = mask_of(*lengths).unsqueeze(1)  # (B, 1, T, S + T)
-    now_held = [[] for _ in known]
-
-    def with_past(layer, which, new):
-        past = new.new_zeros(len(held), max(context_lens), *new.shape[2:])  # (B, S, H, D)
-        for row, kv, length in zip(past, held, context_lens, strict=True):
-            if kv:
-                row[max(context_lens) - length :] = kv[layer][which]
-        return torch.cat([past, new], dim=1)  # (B, S + T, H, D)
-
-    def attend(layer, q, k, v):
-        k, v = with_past(layer, 0, k), with_past(layer, 1, v)
-        own = zip(fusing.split_kv(k, *lengths), fusing.split_kv(v, *lengths), strict=True)
-        for kv, mine in zip(now_held, own, strict=True):
-            kv.append(mine)
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
-        weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
-        return torch.einsum("bhqk,bkhd->bqhd", weights, v)  # (B, T, H, D)
-
-    hidden = model.hidden(torch.tensor(tokens), torch.tensor(positions), attend)  # (B, T, C)
-    return model.logits(hidden[:, -1]), now_held
-
-
 def with_the_past_visible(context_lens, num_scheduled_tokens):
     mask = fusing.full_mask(context_lens, num_scheduled_tokens).clone()
     mask[:, :, : max(context_lens)] = True
     return mask
 
 
+def all_but_the_last_token_first(decodes, prefilling, waiting, budget):
+    """23 tokens of each text of 24 in the first step; in the second, all that is left."""
+    first = [(i, 23) for i, left in waiting if i < 60]
+    return first or [*prefilling, *waiting]
+
+
 def test_visible_padding_changes_the_letters_that_the_lesson_counts(exact):
-    texts = [encode(SOLILOQUY[i : i + 24 - (i // 6) % 16]) for i in range(0, 360, 6)]
-    limits = EngineConfig(token_budget=2000, max_batch_size=60, executor="fused")
-    second = []
-    for mask in (fusing.full_mask, with_the_past_visible):
-        queue = [(0, Request(i, text, 2)) for i, text in enumerate(texts)]
-        trace = Engine(exact, limits, Policies(full_mask=mask)).run(queue)
-        second.append([trace.generated_tokens(i)[1] for i in range(60)])
-    assert sum(right != wrong for right, wrong in zip(*second, strict=True)) == 29
-
-    texts = [encode(SOLILOQUY[i : i + 24]) for i in range(0, 360, 6)]
-    _, held = fused_forward(exact, texts, [[] for _ in texts], [23] * 60)
-    changed = []
-    for n in (1, 2, 8, 32):
-        step = [*texts, encode(SOLILOQUY[:n])], [*held, []], [1] * 60 + [n]
-        right, wrong = (
-            fused_forward(exact, *step, mask)[0].argmax(dim=1)[:60]
-            for mask in (fusing.full_mask, l03_exhibits.padding_in_sight)
+    def num_changed(arrivals, wrong, **policies) -> int:
+        """How many last letters another mask changes."""
+        limits = EngineConfig(token_budget=2000, max_batch_size=61, executor="fused")
+        right, other = (
+            Engine(exact, limits, Policies(full_mask=mask, **policies)).run(arrivals())
+            for mask in (fusing.full_mask, wrong)
         )
-        changed.append(int((right != wrong).sum()))
-    assert changed == [0, 38, 48, 51]
+        pairs = [(right.generated_tokens(i), other.generated_tokens(i)) for i in range(60)]
+        return sum(a[-1] != b[-1] for a, b in pairs)
 
+    def prompts(lengths, new: int, chunk: int = 0) -> list[tuple[int, Request]]:
+        texts = [encode(SOLILOQUY[6 * i : 6 * i + n]) for i, n in enumerate(lengths)]
+        beside = [(1, Request(60, encode(SOLILOQUY[:chunk]), 1))] if chunk else []
+        return [*((0, Request(i, text, new)) for i, text in enumerate(texts)), *beside]
 
-def test_a_query_that_sees_nothing_spoils_its_row_from_two_layers_on(exact):
-    torch.manual_seed(0)
-    models = [GPT(ModelConfig(num_layers=1)), GPT(ModelConfig(num_layers=2)), exact]
-    finite = []
-    for model in models:
-        for prompts in (("O R", "O, Ro"), ("O Rom", "O, Ro")):
-            known = [encode(prompt) for prompt in prompts]
-            lengths = [len(tokens) for tokens in known]
-            logits, _ = fused_forward(model, known, [[], []], lengths, seeing(sees))
-            finite.append([bool(row.isfinite().all()) for row in logits])
-    assert finite == [[True, True], [True, True], *[[False, True], [True, True]] * 2]
+    ragged = [24 - i % 16 for i in range(60)]
+    assert num_changed(lambda: prompts(ragged, 2), with_the_past_visible) == 29
+    beside_chunks = [
+        num_changed(
+            lambda n=n: prompts([24] * 60, 1, chunk=n),
+            l03_exhibits.padding_in_sight,
+            plan_step=all_but_the_last_token_first,
+        )
+        for n in (1, 2, 8, 32)
+    ]
+    assert beside_chunks == [0, 38, 48, 51]
 
 
 def test_one_forward_costs_and_computes_what_the_lesson_says(exact):

@@ -6,7 +6,7 @@ from notebooks import Notebooks
 
 from course.lesson_data.l04_exhibits import kept_by, padded_entries
 from course.lesson_data.l04_window import drawn_masks, grown, storage_story
-from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, load_model
+from nanogpt import load_model
 from nanogpt.policies import sliding_window
 
 # ---- lesson 4 ------------------------------------------------------------------------------------
@@ -71,9 +71,3 @@ def test_what_lesson_4b_measures_is_what_it_says(notebooks: Notebooks):
     assert young[0] > "70%" and abs(float(young[5])) < 0.02
     kept = {what: float(loss[0]) for what, loss in visit.table("heaviest").items()}
     assert kept["the last 16 and the 16 heaviest"] * 2 < kept["the last 32"]
-    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=64))
-    engine = Engine(small, EngineConfig(sliding_window=20))
-    trace = engine.run([(0, Request(0, encode("x" * 56), 9))])
-    assert max(step.kv_after for step in trace.steps) == 20
-    with pytest.raises(ValueError, match=r"56 \+ 10 - 1 = 65 positions"):
-        engine.submit(Request(1, encode("x" * 56), 10))

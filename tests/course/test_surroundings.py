@@ -31,12 +31,7 @@ def chunk_mask(past, new):
 TABLE = ANSWER.format("T[0]")
 FILLED = {
     "for": "T = []\nfor n in range(9):\n    T.append(n)",
-    "while": "T = []\nwhile not T:\n    T.append(0)",
-    "if": "T = {}\nif True:\n    T[0] = 0",
     "main": 'T = {}\nif __name__ == "__main__":\n    T[0] = 0',
-    "try": "T = {}\ntry:\n    T[0] = 0\nfinally:\n    pass",
-    "with": "import contextlib\nT = {}\nwith contextlib.nullcontext(T) as t:\n    t[0] = 0",
-    "del": "T = [9, 0]\ndel T[0]",
     "call": "import heapq\nT = [9, 0]\nheapq.heapify(T)",
     "own call": "T = {}\ndef fill(t):\n    t[0] = 0\nfill(T)",
     "own call of no argument": "T = {}\ndef fill():\n    T[0] = 0\nfill()",
@@ -48,11 +43,8 @@ FILLED = {
     "decorator": "R = {}\ndef rule(f):\n    R[0] = f\n    return f\n"
     "@rule\ndef zero():\n    return 0\n"
     "class Of:\n    def __getitem__(self, n):\n        return R[n]()\nT = Of()",
-    "comprehension": "T = {}\n[T.update({n: n}) for n in range(3)]",
-    "unpacked": "T = {}\n(T[0], other) = (0, 1)",
     "alias": "T = []\nU = T\nU.append(0)",
     "its name in a text": "T = []\nexec('T.append(0)')",
-    "its name among all": "T = []\nglobals()['T'].append(0)",
     "alias before": "U = []\nT = U\nU.append(0)",
     "global": "T = None\ndef fill():\n    global T\n    T = [0]\nfill()",
     "in order": "T = [0]\nU = list(T)\nT[0] = 5\nT = U",
@@ -67,19 +59,10 @@ HABITS: dict[str, list[str]] = {
     ],
     "filled by another cell": ["T = []", TABLE, "T.append(0)"],
     "private helpers of one name": [SHORT + ANSWER.format("_less(1)"), MORE],
-    "private helper of one that it calls": [
-        SHORT + ANSWER.format("_less(1) + other(2)"),
-        MORE,
-    ],
     "private class, loop and argument": [
         "class _Low:\n    _low = 1\n    def _less(self, _n):\n        return self._low - _n\n"
         "for _n in range(2):\n    _low = _Low()\n" + ANSWER.format("_low._less(_n=_n)"),
         "_n, _low, _Low = 5, 6, 7\nlast = _n + _low + _Low",
-    ],
-    "dataclass": [
-        "from dataclasses import dataclass, field\n@dataclass(frozen=True)\nclass Room:\n"
-        "    low: int\n    more: list[int] = field(default_factory=list)\n"
-        + ANSWER.format("Room(0).low")
     ],
     "types of a dataclass": [
         "import dataclasses\n@dataclasses.dataclass\nclass Room:\n    low: int\n"
@@ -110,7 +93,6 @@ IN_JUPYTER: dict[str, list[str]] = {
     "%time": ["%time T = [0]\n" + TABLE],
     "shell": ["!echo a \\\n  b\nfiles = !echo a\n" + ANSWER.format(0)],
     "help": [ANSWER.format(0) + "max?\n?min"],
-    "star import": ["from math import *\n" + ANSWER.format("floor(0.5)")],
     "star imports over builtins": [
         "from math import *\nfrom random import *\n" + ANSWER.format("int(pow(0, 2) * random())")
     ],

@@ -1,22 +1,15 @@
-"""Preemption and waiting in the engine, worked out by hand; and the posts' bugs, as policies."""
+"""Preemption and waiting in the engine, worked out by hand."""
 
 import dataclasses
 from typing import Any
 
 import pytest
-from fakes import (
-    Ask,
-    Follower,
-    fake_arrivals,
-    fake_engine,
-)
+from fakes import Ask, Follower, fake_arrivals, fake_engine
 
 from nanogpt.config import EngineConfig
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.planning import Plan
 from nanogpt.policies import Policies
-from nanogpt.policies.queueing import ResumeState, requeue
-from nanogpt.policy_views import RequestView
 from nanogpt.trace import Trace
 
 PUSHY = EngineConfig(
@@ -33,9 +26,6 @@ def serve(asks: list[Ask], config: EngineConfig, policies: Policies = Policies()
 
 def preempted(trace: Trace) -> list[int]:
     return [victim for step in trace.steps for victim in step.preempted]
-
-
-# ---------------------------------------------------------------- preemption to admit
 
 
 def test_a_more_important_waiter_pushes_out_and_the_victim_comes_back():
@@ -92,44 +82,3 @@ def test_nothing_is_pushed_out_for_a_head_that_still_cannot_start_or_can_already
     config = dataclasses.replace(PUSHY, max_prefilling=None, token_budget=token_budget)
     reasons = [wait.reason for waits in wait_reasons(serve(asks, config)) for wait in waits]
     assert "preempted to let request 2 start" not in reasons
-
-
-# ---------------------------------------------------------------- the posts' bugs, as policies
-
-
-def longest_admitted(running: Any) -> int:
-    """The posts' rule: the earliest admission."""
-    return min(running, key=lambda request: (request.admitted_at or 0, request.id)).id
-
-
-def restart(request: RequestView) -> ResumeState:
-    """The posts' fix of orphaned tokens: throw them away."""
-    return ResumeState(list(request.prompt_tokens), 0, request.arrival_time, 0)
-
-
-def test_the_posts_victim_and_restart_together_never_finish_and_each_alone_does():
-    config = EngineConfig(16, max_kv_tokens=22, max_prefilling=1)
-    asks = [(0, 10, 12, 0), (0, 10, 12, 0)]
-    policies = Policies(choose_victim=longest_admitted, requeue=restart)
-    stuck = fake_engine(config, policies)[0].run(fake_arrivals(asks), max_steps=300)
-    assert stuck.error == "stopped after 300 steps, before all were done"
-    assert len(preempted(stuck)) == 149
-    assert not any(step.finished for step in stuck.steps)
-    for policies in (
-        Policies(choose_victim=longest_admitted),
-        Policies(requeue=restart),
-        Policies(),
-    ):
-        trace = fake_engine(config, policies)[0].run(fake_arrivals(asks), max_steps=300)
-        assert (trace.error, trace.steps[-1].kv_after) == (None, 0)
-        assert len(trace.steps) < 50
-
-
-@pytest.mark.parametrize(("arrival", "order"), [(0, [1, 2]), (50, [2, 1])])
-def test_a_way_back_may_lose_the_place_but_not_the_text(arrival: int, order: list[int]):
-    """To the back of the queue: a newcomer overtakes, the tokens stay the same."""
-    policies = Policies(requeue=lambda request: requeue(request)._replace(arrival_time=arrival))
-    asks = [(0, 10, 8, 0), (0, 10, 8, 0), (1, 10, 8, 0)]
-    trace = serve(asks, EngineConfig(16, max_kv_tokens=22), policies)
-    returned = [i for step in trace.steps[1:] for i in step.admitted]
-    assert returned[:2] == order

@@ -5,28 +5,16 @@ from typing import Any
 
 import pytest
 from fakes import prompt_of, tiny_model
-from lockstep import BYTES_PER_TOKEN, arrivals_of, served_by, text_of, watched
+from lockstep import BYTES_PER_TOKEN, served_by, text_of, watched
 
 from nanogpt import Engine, EngineConfig, Policies, Request, interleaved_generate
 from nanogpt.config import EXECUTORS
-from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.policies.sliding_window import evict, visible
 from nanogpt.trace import Trace
 from nanogpt.validate import PolicyError
 
 ALL = pytest.mark.parametrize("executor", EXECUTORS)
 BOTH = pytest.mark.parametrize("kv_storage", ["ring", "evict"])
-
-ROUND = [(0, 14, 8, 1), (0, 23, 6, 0), (2, 3, 12, 2), (3, 31, 2, 0), (5, 1, 9, 1)]
-
-# ---------------------------------------------------------------- texts
-
-
-@ALL
-def test_a_whole_prompt_at_once_is_seen_through_the_window_too(executor: str):
-    """The post cuts after the forward: within one long chunk its tokens would see too far."""
-    config = EngineConfig(100, executor=executor, sliding_window=4, num_sinks=1, seed=5)
-    watched(arrivals_of(ROUND), config, Policies(plan_step=plan_whole_prompts))
 
 
 def test_the_run_functions_take_a_window():

@@ -14,8 +14,6 @@ from nanogpt.config import EXECUTORS
 from nanogpt.model import GPT
 from nanogpt.policies.fusing import full_mask, pack, prepare_inputs, split_kv
 
-ALL = pytest.mark.parametrize("executor", EXECUTORS)
-
 # ---------------------------------------------------------------- one call of the model per step
 
 
@@ -55,15 +53,6 @@ def test_a_step_is_exactly_one_call_of_the_model(
         assert shape == (fused if executor == "fused" else (step.used_tokens,))
 
 
-def test_a_step_in_which_requests_only_leave_calls_no_model():
-    model = counting_model()
-    config = EngineConfig(16, 34, 8, 1, "priority", preempt_to_admit=True, executor="fused")
-    first, late = Request(0, prompt_of(0, 10), 20, priority=1), Request(1, prompt_of(1, 20), 4)
-    trace = Engine(model, config).run([(0, first), (6, late)])
-    assert any(step.preempted and not step.work for step in trace.steps)
-    assert len(model.calls) == sum(1 for step in trace.steps if step.work)
-
-
 def test_padding_is_what_a_fused_step_costs():
     """The post's step: three decodes beside a chunk of eight, 11 useful tokens and 32 computed."""
     costs: dict[str, list[tuple[int, int]]] = {}
@@ -82,39 +71,6 @@ def test_padding_is_what_a_fused_step_costs():
         "fused": [(11, 32)],
         "padded": [(8, 8), (3, 3)],
     }
-
-
-# ---------------------------------------------------------------- padding
-
-
-class OtherPadding(GPT):
-    """The tiny model, to which token 0 is token 64: padding is another word than it was."""
-
-    def hidden(self, tokens: Tensor, *others: Any) -> Tensor:
-        return super().hidden(tokens.masked_fill(tokens == 0, 64), *others)
-
-
-@ALL
-def test_no_token_sees_padding_in_the_past_or_among_the_new(executor: str):
-    """What padding is made of makes no difference to any row, not even to the last bit."""
-    other = OtherPadding(tiny_model().config).double().eval().requires_grad_(False)
-    other.load_state_dict(tiny_model().state_dict())
-    runs: list[list[Tensor]] = []
-    texts: list[list[int]] = []
-    for model in (tiny_model(), other):
-        engine = Engine(model, EngineConfig(9, executor=executor))
-        requests = [Request(i, prompt_of(i, n), 4) for i, n in [(1, 3), (2, 17), (4, 6)]]
-        for request in requests:
-            engine.submit(request)
-        runs.append([])
-        while not engine.scheduler.is_done():
-            engine.step()
-            holders = engine.cache.holders()
-            runs[-1] += [x.clone() for i in holders for x in engine.cache.gather(i, 1)]
-        texts.append([token for request in requests for token in request.tokens_so_far])
-    assert 0 not in texts[0]
-    assert texts[0] == texts[1]
-    assert all(map(torch.equal, *runs))
 
 
 # ---------------------------------------------------------------- the posts' bugs, as parts

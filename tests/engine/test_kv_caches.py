@@ -125,20 +125,3 @@ def test_a_cache_holds_what_was_committed_and_a_failed_step_leaves_nothing(kind,
                 else:
                     cache.discard_written(i)
         check_held(cache, kind, computed, rule)
-
-
-def test_a_slot_is_given_once_and_only_while_there_is_one():
-    cache = make_cache("slots")
-    for request_id in (10, 11, 12):
-        cache.reserve(request_id)
-        write(cache, [(request_id, 1)], {request_id: 0})
-        cache.commit(request_id, 1)
-    with pytest.raises(ValueError, match="request 11 has a table already"):
-        cache.reserve(11)
-    cache.reserve(13)
-    with pytest.raises(ValueError, match="1 blocks are wanted; 0 of 3 are free"):
-        write(cache, [(13, 1)], {13: 0})
-    cache.free(11)
-    cache.free(10)
-    write(cache, [(13, 1)], {13: 0})
-    assert [cache.slot(i) for i in (13, 12)] == [0, 2], "the lowest that is free"

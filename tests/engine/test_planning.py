@@ -4,17 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.experiments.whole_prompts import plan_whole_prompts
-from nanogpt.planning import Candidates, plan_problem, plan_step
+from nanogpt.planning import Candidates, plan_problem
 
 OFFER = Candidates(decodes=(4, 2), prefilling=((7, 5),), waiting=((9, 3),))
-
-
-def test_decodes_come_first_then_prefills_share_the_rest():
-    assert plan_step([4, 2], [(7, 5)], [(9, 3)], 8) == [(4, 1), (2, 1), (7, 5), (9, 1)]
-    assert plan_step([4, 2, 6], [(7, 5)], [], 2) == [(4, 1), (2, 1)]
-    assert plan_step([], [], [], 8) == []
-    assert plan_whole_prompts([4], [(7, 5)], [(9, 3)], 1) == [(4, 1), (7, 5), (9, 3)]
 
 
 def test_any_order_and_any_part_of_the_offer_is_legal():

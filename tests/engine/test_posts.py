@@ -7,14 +7,10 @@ import weakref
 from collections.abc import Callable
 
 import pytest
-import tiers
 import torch
 from fakes import assert_equals_oracle, prompt_of, tiny_model
-from hypothesis import given
-from hypothesis import strategies as st
-from lockstep import TokensLeft, known, kv_from_scratch, posts_kv, posts_loop, text_of
+from lockstep import kv_from_scratch, posts_kv, posts_loop, text_of
 
-import nanogpt
 from nanogpt import (
     GPT,
     EngineConfig,
@@ -32,31 +28,7 @@ from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.policy_views import RequestView
 from nanogpt.posts.post_engine import PostEngine, step_log
-
-# ---------------------------------------------------------------- names and fields
-
-
-def test_everything_that_readers_expect_imports_from_the_package_itself():
-    for name in nanogpt.__all__:
-        assert hasattr(nanogpt, name), name
-
-
-def test_a_request_has_the_posts_fields_and_properties():
-    request = Request(id=0, prompt_tokens=[5, 6, 7], max_new_tokens=2)
-    assert (request.priority, request.arrival_time, request.status) == (0, 0, "waiting")
-    assert (request.prefill_cursor, dict(request.kv_cache)) == (0, {})
-    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (0, False, False)
-    request.prefill_cursor = 3
-    request.generated_tokens.append(9)
-    assert request.tokens_so_far == [5, 6, 7, 9]
-    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (1, False, True)
-    request.status = "prefilling"  # again: now its newest token has to be computed too
-    assert not request.is_fully_prefilled
-    request.generated_tokens.append(8)
-    assert request.is_done
-    request.clear_cache()
-    assert (request.prefill_cursor, request.generated_tokens) == (0, [9, 8])
-
+from nanogpt.trace import Trace
 
 # ---------------------------------------------------------------- run functions
 
@@ -71,6 +43,24 @@ def test_chunked_prefill_generate_serves_a_queue_and_returns_the_completed_in_or
         assert [request.arrival_time for _, request in queue] == [0, 0, 2, 4]
         assert_equals_oracle(queue, settings.get("temperature", 0.0), settings.get("seed", 0))
     assert chunked_prefill_generate(tiny_model(), []) == []
+
+
+def trace_of(scheduler: Scheduler) -> Trace:
+    assert scheduler.trace is not None
+    return scheduler.trace
+
+
+def test_the_defaults_of_a_run_function_are_the_posts():
+    s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 3)])
+    assert (s.policy, s.token_budget, s.max_kv_tokens) == ("fcfs", 16, 256)
+    assert (s.max_prefilling, s.config.preempt_to_admit) == (1, False)
+    for most, first in ((1, (0,)), (2, (0, 1)), (None, (0, 1, 2))):
+        reqs = [Request(i, prompt_of(i, 4), 3) for i in range(3)]
+        s = scheduled_generate(tiny_model(), reqs, max_prefilling=most)
+        assert trace_of(s).steps[0].admitted == first
+    assert trace_of(scheduled_generate(tiny_model(), [])).steps == ()
+    s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 20)], max_steps=5)
+    assert trace_of(s).error == "stopped after 5 steps, before all were done"
 
 
 def tight() -> list[Request]:
@@ -92,9 +82,8 @@ def test_a_run_function_returns_the_scheduler_whose_trace_prints_as_the_posts_do
 ):
     requests = tight()
     scheduler = serve(model, requests, "priority", 16, 22)
-    assert scheduler.is_done() and scheduler.trace is not None
-    assert scheduler.trace.executor == executor
-    log = step_log(scheduler.trace).splitlines()
+    assert scheduler.is_done() and trace_of(scheduler).executor == executor
+    log = step_log(trace_of(scheduler)).splitlines()
     assert log[2] == "[step 2] prefill=None decode=[1] waiting=[0] kv=12 preempted=[0]"
     assert log[5] == "[step 5] prefill=0[0:11] decode=[] waiting=[] kv=11"
     assert [decode(request.generated_tokens) for request in requests] == TEXTS
@@ -113,14 +102,6 @@ def from_the_start(request: RequestView) -> ResumeState:
     return ResumeState(list(request.prompt_tokens), 0, request.arrival_time, 0)
 
 
-WAYS = pytest.mark.parametrize(
-    ("tokens_left", "policies"),
-    [(printed, Policies(requeue=from_the_start)), (known, Policies())],
-    ids=["as printed, from the start", "all that is known again"],
-)
-"""How a loop computes a preempted request again: the post's way, and the course's."""
-
-
 @pytest.fixture(scope="module")
 def model() -> GPT:
     return load_model(dtype=torch.float64)
@@ -130,28 +111,6 @@ def kv_len(request: Request) -> int:
     return request.kv_cache[(0, 0)][0].shape[1]
 
 
-@tiers.examples(0.5)
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 8), st.integers(1, 7), st.integers(0, 2)), min_size=2, max_size=4
-    ),
-    st.integers(5, 20),
-    st.sampled_from(["fcfs", "priority"]),
-)
-def test_under_any_kv_budget_the_loop_writes_the_oracles_texts(
-    mix: list[tuple[int, int, int]], token_budget: int, policy: str
-):
-    requests = [
-        Request(i, prompt_of(i, length), new, priority)
-        for i, (length, new, priority) in enumerate(mix)
-    ]
-    largest = max(length + new - 1 for length, new, _ in mix)
-    posts_loop(tiny_model(), Scheduler(policy, token_budget, largest), requests)
-    assert_equals_oracle([(0, request) for request in requests])
-    for req in requests:
-        assert kv_len(req) == len(req.prompt_tokens) + req.max_new_tokens - 1
-
-
 def test_the_printed_chunks_of_a_request_that_keeps_its_words_end_in_a_sentence(model: GPT):
     """They end with the prompt: what was generated would have no K/V, silently."""
     words = r"request 0 was preempted, and \d of the tokens that it generated are still to be"
@@ -159,13 +118,12 @@ def test_the_printed_chunks_of_a_request_that_keeps_its_words_end_in_a_sentence(
         posts_loop(model, Scheduler("priority", 16, 22), tight(), printed)
 
 
-@WAYS
-def test_a_preempted_request_of_the_posts_writes_the_oracles_text(
-    model: GPT, tokens_left: TokensLeft, policies: Policies
-):
+def test_a_request_of_the_posts_that_starts_over_writes_the_oracles_text(model: GPT):
+    """With the printed chunks, and with the hint: what was generated is thrown away."""
     req0, req1 = requests = tight()
+    policies = Policies(requeue=from_the_start)
     scheduler = Scheduler("priority", token_budget=16, max_kv_tokens=22, policies=policies)
-    posts_loop(model, scheduler, requests, tokens_left)
+    posts_loop(model, scheduler, requests, printed)
     assert {victim.id for victim in scheduler.preempted} == {0}
     assert [decode(req.generated_tokens) for req in requests] == TEXTS
     assert (kv_len(req0), kv_len(req1)) == (19, 14)

@@ -66,22 +66,6 @@ def test_each_product_gives_the_plain_ones_numbers(shape, num_rows, biased, monk
     assert len(products.prepacked) == 1
 
 
-def test_few_rows_and_small_products_are_the_plain_ones(monkeypatch):
-    monkeypatch.setattr(prepacked, "rows_to_win", lambda *shape: 8)
-    called: list[int] = []
-    quick = prepacked.linear
-    monkeypatch.setattr(
-        prepacked, "linear", lambda x, *more: called.append(len(x)) or quick(x, *more)
-    )
-    large, small, products = torch.ones(1536, 384), torch.ones(512, 128), PrepackedBackend()
-    small_enough = prepacked.FEWEST // small.numel()
-    for weight, num_rows in ((large, 7), (large, 8), (large, 9), (small, small_enough)):
-        x = torch.ones(num_rows, weight.shape[1])
-        torch.testing.assert_close(products.linear(x, layer_of(weight)), F.linear(x, weight))
-    assert called == [8, 9]
-    assert len(products.prepacked) == 3, "a small one is not even measured"
-
-
 @pytest.mark.parametrize(("wins_from", "found"), [(4, 4), (99, sys.maxsize)])
 def test_the_measurement_finds_the_fewest_rows_that_win_once(monkeypatch, wins_from, found):
     prepacked.rows_to_win.cache_clear()

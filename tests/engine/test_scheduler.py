@@ -9,13 +9,10 @@ import pytest
 from fakes import fake_request
 
 from nanogpt.outputs import Requeue
-from nanogpt.policies.queueing import (
-    requeue,
-)
+from nanogpt.policies.queueing import requeue
 from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.post_engine import Scheduler
 from nanogpt.request import Request
-from nanogpt.request_queue import in_order
 from nanogpt.validate import PolicyError
 
 
@@ -45,12 +42,6 @@ def running(scheduler: Scheduler, *requests: Request) -> Scheduler:
         scheduler.admit(request)
         prefill_whole(scheduler, request)
     return scheduler
-
-
-def send_back(scheduler: Scheduler, request: Request) -> None:
-    """Preempt a request by the reference's rule."""
-    view = scheduler.view(request)
-    scheduler.preempt(Requeue(request, requeue(view), view.key, "for a test"))
 
 
 # ---------------------------------------------------------------- the queue
@@ -87,19 +78,10 @@ def test_a_static_key_is_asked_once_also_of_what_is_preempted():
     arrive(scheduler, fake_request(0, 3, 2), fake_request(1, 3, 2))
     scheduler.begin_step(1)
     scheduler.admit(scheduler.waiting.heap[0][3])
-    send_back(scheduler, scheduler.prefilling[0])
+    [request] = scheduler.prefilling
+    view = scheduler.view(request)
+    scheduler.preempt(Requeue(request, requeue(view), view.key, "for a test"))
     assert (asked, waiting_ids(scheduler)) == ([0, 1], [1, 0])
-
-
-def test_a_timed_key_ranks_what_waits_and_what_runs_anew_at_every_step():
-    scheduler = Scheduler(TimedKey(lambda request, step: ((request.id * (step + 2)) % 7,)))
-    arrive(scheduler, *[fake_request(i, 3, 2) for i in range(12)])
-    scheduler.admit(scheduler.waiting.heap[5][3])
-    for step in range(5):
-        scheduler.begin_step(step)
-        for request in (scheduler.prefilling[0], *scheduler.waiting):
-            assert scheduler.view(request).key == ((request.id * (step + 2)) % 7,)
-        assert list(in_order(scheduler.waiting.heap)) == sorted(scheduler.waiting.heap)
 
 
 @pytest.mark.parametrize(
@@ -115,39 +97,6 @@ def test_a_policys_key_that_is_no_tuple_of_numbers_is_refused_and_the_id_stays_f
         scheduler.add_request(fake_request(4, 3, 2, priority=1))
     scheduler.add_request(fake_request(4, 3, 2))
     assert waiting_ids(scheduler) == [4]
-
-
-# ---------------------------------------------------------------- a request's way
-
-
-def test_a_request_goes_from_waiting_to_prefilling_to_active_to_done():
-    scheduler, request = Scheduler(), fake_request(0, 3, 2)
-    places = lambda: (waiting_ids(scheduler), scheduler.prefilling, scheduler.active)  # noqa: E731
-    scheduler.add_request(request)
-    assert (places(), request.status) == (([0], [], []), "waiting")
-    scheduler.admit(request)
-    assert (places(), request.status) == (([], [request], []), "prefilling")
-    prefill_whole(scheduler, request)
-    assert (places(), request.status) == (([], [], [request]), "active")
-    assert not scheduler.is_done()
-    scheduler.complete(request)
-    assert (places(), request.status) == (([], [], []), "done")
-    assert scheduler.is_done()
-    with pytest.raises(ValueError, match="there is a request 0 already"):
-        scheduler.add_request(fake_request(0, 4, 1))
-
-
-def test_a_preempted_request_keeps_its_tokens_and_its_place_but_not_its_kv():
-    first = fake_request(0, 3, 4)
-    scheduler = running(Scheduler(max_prefilling=None), first)
-    scheduler.add_request(fake_request(1, 3, 4))
-    for _ in range(2):
-        send_back(scheduler, first)
-        assert (first.status, first.num_computed_tokens) == ("waiting", 0)
-        assert (first.generated_tokens, first.remaining, first.arrival_time) == ([0], 4, 0)
-        assert waiting_ids(scheduler) == [0, 1]
-        scheduler.admit(first)
-    assert scheduler.preempted == [first, first]  # a history
 
 
 def test_policies_see_a_copy():

@@ -5,23 +5,12 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fakes import (
-    TINY,
-    fake_model,
-    fake_request,
-    oracle,
-    prompt_of,
-    sometimes_right,
-    tiny_model,
-)
-from hypothesis import given
-from hypothesis import strategies as st
+from fakes import TINY, fake_model, fake_request, oracle, prompt_of, sometimes_right, tiny_model
 from lockstep import assert_holds_the_right_kv
 
 from nanogpt.config import EngineConfig, ModelConfig
@@ -32,12 +21,7 @@ from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.sampling import probabilities
-from nanogpt.speculative.drafting import (
-    Draft,
-    share_out,
-    tempered,
-    within_blocks,
-)
+from nanogpt.speculative.drafting import Draft, share_out, tempered, within_blocks
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import Trace
 
@@ -143,29 +127,6 @@ def test_after_every_pass_the_kv_held_is_that_of_the_text_and_no_more():
 
 
 # ---------------------------------------------------------------- sampled: the target's law
-
-WEIGHTS = st.lists(st.integers(0, 4), min_size=3, max_size=3).filter(any)
-
-
-@given(WEIGHTS, WEIGHTS)
-def test_what_stands_after_rejection_sampling_has_exactly_the_targets_law(p_weights, q_weights):
-    """Summed over every draft, `u` on either side of p / q, and every cell that `v` can be in."""
-    p = [Fraction(weight, sum(p_weights)) for weight in p_weights]
-    q = [Fraction(weight, sum(q_weights)) for weight in q_weights]
-    rest = [max(Fraction(0), a - b) for a, b in zip(p, q, strict=True)]
-    num_cells = int(sum(rest) * sum(p_weights) * sum(q_weights)) or 1
-    law = [Fraction(0)] * 3
-    for token in filter(q.__getitem__, range(3)):
-        keep = min(Fraction(1), p[token] / q[token])
-        for u, chance in ((keep / 2, keep), ((1 + keep) / 2, 1 - keep)):
-            for cell in range(num_cells if chance else 0):
-                v = (cell + 0.5) / num_cells
-                kept, stands = rejection_sample(
-                    [*map(float, p)], [*map(float, q)], token, float(u), v
-                )
-                assert kept == (u < keep)
-                law[stands] += q[token] * chance / num_cells
-    assert law == p
 
 
 def test_a_draft_token_as_likely_as_the_target_s_is_accepted_for_any_u_below_1():

@@ -61,15 +61,16 @@ def assert_holds_what_texts_have(
 
 
 @examples(0.2)
-@given(MIXES, st.integers(1, 20))
+@given(MIXES, st.integers(1, 20), st.booleans())
 def test_the_posts_loop_takes_the_engine_s_steps_and_stores_the_oracles_kv(
-    mix: list[tuple[int, int]], token_budget: int
+    mix: list[tuple[int, int]], token_budget: int, is_tight: bool
 ):
+    max_kv_tokens = max(length + new - 1 for length, new in mix) if is_tight else 1000
     # The post's scheduler prefills only with what the decodes leave: keep one token for it.
     mine, theirs, token_budget = requests_of(mix), requests_of(mix), token_budget + len(mix)
-    scheduler = Scheduler("fcfs", token_budget, 1000)
+    scheduler = Scheduler("fcfs", token_budget, max_kv_tokens)
     steps = posts_loop(tiny_model(), scheduler, mine, computed=assert_holds_what_texts_have)
-    scheduler = interleaved_generate(tiny_model(), theirs, "fcfs", token_budget, 1000)
+    scheduler = interleaved_generate(tiny_model(), theirs, "fcfs", token_budget, max_kv_tokens)
     assert scheduler.trace is not None and len(scheduler.trace.steps) == steps
     assert_oracle([*mine, *theirs])
 

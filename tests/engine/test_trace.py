@@ -18,6 +18,7 @@ from nanogpt.experiments.trace_metrics import (
 )
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.posts.post_engine import step_log
+from nanogpt.request import Request
 from nanogpt.trace import (
     SCHEMA_VERSION,
     ClockRecord,
@@ -56,6 +57,20 @@ def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
     assert plain["error"] is None
     engine, _ = fake_engine(EngineConfig())
     assert engine.trace("it broke").to_json()["error"] == "it broke"
+
+
+OF_THE_ENGINE = (
+    "arrival_time", "generated_tokens", "status", "num_computed_tokens", "was_submitted",
+)  # fmt: skip
+
+
+def test_a_requests_record_has_every_field_that_its_caller_sets():
+    asked = Request(7, [1, 2, 3], 4, 5, temperature=0.5, seed=6, cache_salt="a")
+    names = {field.name for field in dataclasses.fields(Request)}.difference(OF_THE_ENGINE)
+    engine, _ = fake_engine(EngineConfig(block_size=4))
+    engine.submit(asked)
+    record = engine.trace().to_json()["requests"][0]
+    assert {name: record[name] for name in names} == {name: getattr(asked, name) for name in names}
 
 
 LOG = """\

@@ -13,12 +13,7 @@ import torch
 from fakes import TINY
 
 from nanogpt.checkpoints.filling import CHECKSUMS
-from nanogpt.checkpoints.weights import (
-    SHAKESPEARE,
-    SHIPPED_WEIGHTS,
-    load_model,
-    save_model,
-)
+from nanogpt.checkpoints.weights import SHAKESPEARE, SHIPPED_WEIGHTS, load_model, save_model
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 from nanogpt.speculative.trigram import SHIPPED_COUNTS, TrigramDraft

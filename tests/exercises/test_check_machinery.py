@@ -1,21 +1,16 @@
-"""What checks are made of: the engine's functions, drawn cases, tiny schedulers, played ranks."""
+"""The checks test the engine's own functions; a tiny scheduler and a law in cells test checks."""
 
-import dataclasses
-import random
-from collections.abc import Callable
 from fractions import Fraction
 from types import ModuleType
-from typing import Any
 
 import pytest
-from answers import IDS, right, wrong
+from answers import IDS, right
 from fakes import fake_arrivals, fake_engine
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, some, tier
+from tiers import examples, tier
 
 from course.audit.auditing import SCORED
-from course.checks.voting import Votes, play
 from course.registry import exercise
 from nanogpt import EngineConfig, planning
 from nanogpt.fleet import decisions
@@ -31,11 +26,9 @@ from solutions.l02_scheduling._serving import (
     Workload,
     start_over,
 )
-from solutions.l07_blocks._hash_cases import any_texts
-from solutions.l07_blocks._hashing import pattern, right_labels
 from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
 
-# --- the engine's own functions, and drawn cases --------------------------------------------------
+# --- the engine's own functions -------------------------------------------------------------------
 
 OWN: dict[str, tuple[ModuleType, ...]] = {
     "l01": (planning, masks), "l02": (queueing,), "l03": (fusing, queueing),
@@ -60,25 +53,6 @@ def test_the_engine_s_own_functions_pass_the_checks(lesson: str) -> None:
         for seed in range(25 if tier() == "all" else 4):
             report = item.check(own, seed=seed)
             assert report.status == "passed", report.text()
-
-
-FEW_DRAWN = {"l00.cached_attention", "l04.rolling_buffer_index", "l07.block_hashes", SCORED}
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("exercise_id", some([each for each in IDS if each not in FEW_DRAWN], 8))
-def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
-    """What is left are mistakes at edges, for which there are cases made by hand."""
-    item = exercise(exercise_id)
-    drawn = [check for check in item.checks if check[0].startswith(("any", "whole"))]
-    alone = dataclasses.replace(item, checks=drawn)
-    ways = wrong(exercise_id)
-    missed = [
-        each.name
-        for each in ways
-        if all(alone.check(each.function, seed=seed).status == "passed" for seed in range(3))
-    ]
-    assert len(missed) <= len(ways) / 3, missed
 
 
 # --- lesson 2: a scheduler in plain numbers -------------------------------------------------------
@@ -124,24 +98,7 @@ def test_the_tiny_scheduler_takes_the_engine_s_steps(workload: Workload) -> None
     assert Serving(workload, Decisions(requeue=start_over)).run(MAX_STEPS)
 
 
-# --- lesson 6: ranks without processes ------------------------------------------------------------
-
-
-@given(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=4), st.data())
-def test_all_leave_or_none_does_in_whatever_order_they_come(
-    votes: list[int], data: st.DataObject
-) -> None:
-    ranks = list(range(len(votes)))
-    turns = [*data.draw(st.permutations(ranks)), *data.draw(st.permutations(ranks))]
-    played = play(agreement.preemption_point, Votes((tuple(votes),), tuple(turns)))
-    assert not played.hangs and played.problem is None
-    assert played.places == (("left" if any(votes) else "done"),) * len(votes)
-    assert played.did == tuple(
-        (f"max({vote}) = {max(votes)}", "leave" if any(votes) else "sum") for vote in votes
-    )
-
-
-# --- lessons 8 to 10 ------------------------------------------------------------------------------
+# --- lesson 8: the law of a drafted token ---------------------------------------------------------
 
 
 def test_the_cells_give_the_exact_law_of_every_right_answer() -> None:
@@ -150,13 +107,3 @@ def test_the_cells_give_the_exact_law_of_every_right_answer() -> None:
         for weight, args in law_cases():
             mass[rejection_sample(*args)[1]] += Fraction(weight, sum(LAW_Q) * 36)
         assert list(mass.values()) == [Fraction(n, 6) for n in LAW_P]
-
-
-def test_a_pattern_says_which_hashes_are_equal_and_right_answers_have_the_right_one() -> None:
-    assert pattern([["a", "b"], ["a", "c", "b"], []]) == [[0, 1], [0, 2, 1], []]
-    answers: list[Callable[..., Any]] = list(right("l07.block_hashes"))
-    for seed in range(5):
-        for group in any_texts(random.Random(seed)):
-            labels = pattern([right_labels(*args) for args in group])
-            for answer in answers:
-                assert pattern([answer(*args) for args in group]) == labels, group

@@ -61,13 +61,6 @@ def report_of(function, checks=CHECKS) -> Report:
 
 
 @process
-def test_a_right_answer_passes_every_check():
-    report = report_of(add)
-    assert (report.status, report.passed, report.checks) == ("passed", 2, ("by hand", "at random"))
-    assert report.idea == ""
-
-
-@process
 def test_it_stops_at_the_first_failing_check_with_the_smallest_case():
     report = report_of(lambda a, b: a - b)
     assert (report.status, report.passed, report.misconception) == ("failed", 0, "subtracts")
@@ -110,15 +103,6 @@ def test_not_implemented_later_or_in_torch_is_an_error_and_no_untouched_stub():
     sparse = torch.ones(2, 2).to_sparse()
     assert report_of(half).status == "raised"
     assert report_of(lambda a, b: sparse.equal(torch.ones(2, 2))).status == "raised"
-
-
-@process
-def test_a_function_that_is_not_written_yet_is_named_by_the_one_that_calls_it():
-    def helper(a, b):
-        raise NotImplementedError
-
-    report = report_of(lambda a, b: helper(a, b))
-    assert report.idea == "`add` calls `helper`, which is not written yet."
 
 
 @process

@@ -126,13 +126,6 @@ def test_what_is_wrong_in_a_file_is_named(notebook, capsys, text, said):
     assert said in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("place", [0, NOTEBOOK.index("@app.function(hide"), len(NOTEBOOK)])
-def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
-    notebook.write_text(NOTEBOOK[:place] + BROKEN_CELL + NOTEBOOK[place:])
-    found = load(read_notebook(notebook_text(notebook)), notebook, ["next_inputs"])
-    assert found.functions["next_inputs"]([1, 2], 1) == [2]
-
-
 def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
     sources = [
         "import math",

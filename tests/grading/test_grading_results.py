@@ -20,12 +20,7 @@ from hypothesis import strategies as st
 from course.grading.record import Mark, Record, Status
 from course.grading.results import tallies, words
 from course.grading.results.exports import gradebook_csv, gradescope_json, nbgrader_csv
-from course.grading.results.pages import (
-    class_report,
-    feedback_page,
-    write_feedback,
-    write_text,
-)
+from course.grading.results.pages import class_report, feedback_page, write_feedback, write_text
 from course.grading.results.scheme import Scheme, SchemeError, Score, read_scheme
 from course.registry import exercise
 

@@ -18,12 +18,7 @@ import pytest
 from launching import family, running, wait_for
 from support import ROOT, call
 
-from nanogpt.experiments.fleet_comparison import (
-    Summary,
-    compare,
-    comparison,
-    summarise,
-)
+from nanogpt.experiments.fleet_comparison import Summary, compare, comparison, summarise
 from nanogpt.experiments.paired_statistics import paired
 from nanogpt.fleet.__main__ import NAP_S, SLICE_US, drive, main
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST

@@ -1,4 +1,4 @@
-"""A fleet's decisions: as pure functions, and exchanged for others."""
+"""A fleet's decisions, exchanged for others."""
 
 import random
 from typing import Any
@@ -10,48 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST
-from nanogpt.fleet.decisions import pop_live, push, remove
 from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
 from nanogpt.fleet.simulation import simulate
 from nanogpt.validate import PolicyError
-
-# --- pure functions -------------------------------------------------------------------------------
-
-EVENTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("push"), st.integers(0, 4), st.tuples(st.integers(0, 3))),
-        st.tuples(st.just("remove"), st.integers(0, 4)),
-        st.just(("pop",)),
-    ),
-    max_size=40,
-)
-
-
-@given(EVENTS)
-def test_the_heap_gives_out_who_is_in_the_queue_each_once_in_order_of_the_keys(events: Any):
-    heap: Any = []
-    newest: Any = {}
-    queue: dict[int, tuple[int]] = {}
-    for event in events:
-        if event[0] == "push":
-            push(heap, newest, *event[1:])
-            queue[event[1]] = event[2]
-        elif event[0] == "remove":
-            remove(newest, event[1])
-            queue.pop(event[1], None)
-        else:
-            before = (list(heap), dict(newest))
-            popped, rest = pop_live(heap, newest)
-            assert (heap, newest) == before, "it is pure"
-            heap = rest
-            assert popped == min(queue, key=lambda i: (queue[i], i), default=None)
-            queue.pop(popped, None)
-
-
-# --- exchanged functions --------------------------------------------------------------------------
-
 
 FLEETS = st.fixed_dictionaries(
     {

@@ -1,6 +1,5 @@
 """The radix tree against an oracle that remembers every prefix with its own recency."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,8 +87,3 @@ def test_it_stores_and_forgets_exactly_what_a_dict_of_all_prefixes_does(capacity
         assert tree.num_tokens == len(oracle.used_at)
         for prefix in oracle.used_at:
             assert tree.match(prefix, touch=False) == len(prefix)
-
-
-def test_a_negative_capacity_is_refused():
-    with pytest.raises(ValueError, match="capacity_tokens"):
-        RadixTree(-1)

@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST
-from nanogpt.fleet.decisions import route_source, source_score
 from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO, PRESETS
-from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.metrics import percentile
 from nanogpt.fleet.simulated_worker import SimulatedWorker
 from nanogpt.fleet.simulation import Simulation, simulate
@@ -451,24 +449,3 @@ def test_a_violation_counts_when_the_deadline_passes_not_when_it_is_done():
     assert shares == [None, 1.0, 1.0]
     assert (result.totals.violations, result.totals.slo_violation_share) == (1, 1.0)
     assert result.outcomes[0].finished_us == 700 + 19_999 * 150
-
-
-# --- defects of the source, by their numbers in docs/fleet.md -------------------------------------
-
-
-def test_6_utilisation_is_the_share_of_the_batch_and_not_of_the_cache():
-    idle_but_full = WorkerView(0, 0, 0, 32, 2048, 2048)
-    assert source_score(idle_but_full, 0) == pytest.approx(0.1 * 2048 + 0.5 * 32)
-    full, idle = WorkerView(0, 0, 32, 32, 0, 2048), WorkerView(1, 0, 0, 32, 2048, 2048)
-    assert source_score(full, 0) == -100
-    assert route_source([full, idle], {0: 33}) == 0  # a hit of 33 tokens outweighs that
-
-
-def test_7_the_baseline_is_naive():
-    assert (FIFO.prefix_cache, FIFO.speculation, FIFO.preemption_gap) == ("none", False, None)
-    result = simulate(FIFO, make_workload("steady", 30, 5, 42))
-    assert result.totals.kv_hit_share == 0.0 and result.totals.preemptions == 0
-    arrivals = sorted(
-        (d for d in result.decisions if d.kind == "dispatch"), key=lambda d: d.request_id
-    )
-    assert [d.worker for d in arrivals] == [number % 4 for number in range(len(arrivals))]

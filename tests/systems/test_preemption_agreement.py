@@ -14,15 +14,8 @@ from preempting import first_hurried, prompt
 from torch import Tensor
 
 from nanogpt.preemption import monitor as monitor_module
-from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, local_vote
-from nanogpt.preemption.monitor import (
-    Arrival,
-    Monitor,
-    Snapshot,
-    Target,
-    now_us,
-    with_arrivals,
-)
+from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES
+from nanogpt.preemption.monitor import Arrival, Monitor, Snapshot, Target, now_us, with_arrivals
 from nanogpt.preemption.shared_state import NOTHING, SharedState, point_number, shared_file
 from nanogpt.request import Request
 from nanogpt.slo.slo_view import SloRequest
@@ -127,15 +120,6 @@ def test_a_stop_named_after_the_last_layer_stops_no_later_pass(shared: SharedSta
     assert layers_left("epoch", shared, (LAYERS - 1, LAYERS)) == {LAYERS}
     assert shared.stop == point_number(STEP, LAYERS, LAYERS)
     assert shared.stop < point_number(STEP + 1, 0, LAYERS)
-
-
-@pytest.mark.parametrize(("num_layers", "last"), [(1, 0), (4, 3), (10, 9), (12, 10), (32, 28)])
-def test_a_rank_votes_for_its_own_step_and_not_past_nine_tenths_of_its_layers(
-    num_layers: int, last: int
-):
-    votes = [local_vote(7, 7, layer, num_layers) for layer in range(num_layers)]
-    assert votes == [1] * (last + 1) + [0] * (num_layers - last - 1)
-    assert [local_vote(step, 7, 0, num_layers) for step in (6, 8, NOTHING)] == [0, 0, 0]
 
 
 # --- the monitor ----------------------------------------------------------------------------------

@@ -9,53 +9,18 @@ from itertools import pairwise
 
 import pytest
 from launching import wait_for
-from preempting import (
-    HELD,
-    LAYERS,
-    first_hurried,
-    hold_at,
-    meanwhile,
-    prompt,
-    ranks,
-    tiny_model,
-)
+from preempting import HELD, LAYERS, first_hurried, hold_at, meanwhile, prompt, ranks, tiny_model
 
 from nanogpt import EngineConfig, Request, generate
 from nanogpt.preemption import preemptive_engine
-from nanogpt.preemption.cleanup import admission_problem, resume_or_abort, rollback_step
 from nanogpt.preemption.monitor import Snapshot, Target, now_us, slo_gate
 from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
-from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.preemption.shared_state import let_go, wait_until_held
 from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import plain
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8
-
-# --- without processes ----------------------------------------------------------------------------
-
-
-def test_a_sleeping_pass_is_woken_in_time():
-    for slept_us, urgent_waits, memory_is_short, way in (
-        (999, True, False, "stay_suspended"), (1000, True, True, "resume"),
-        (0, False, True, "resume"), (0, True, True, "abort"),
-    ):  # fmt: skip
-        given = {"urgent_waits": urgent_waits, "memory_is_short": memory_is_short}
-        assert resume_or_abort(slept_us, 1000, **given, bound=1.0) == way
-
-
-def test_clean_up_undoes_all_that_an_aborted_pass_left_in_the_books():
-    before = SchedulerState((4, 5), (1, 2, 3), frozenset({1, 2, 3}), frozenset({1, 2, 3}), None)
-    after = rollback_step(before, [3, 2], 5)
-    assert after == SchedulerState((2, 3, 4, 5), (1,), frozenset({1}), frozenset({1}), 5)
-    assert admission_problem([2, 3], after.previous_step) is None
-    assert admission_problem([3, 2], before.previous_step) == (
-        "requests [2, 3] are admitted, yet the last step was scheduled with them"
-    )
-    assert (
-        rollback_step(before, [3, 2], 9).admit_next is None
-    )  # a request that is gone is not waited for
 
 
 def test_an_immune_request_protects_the_pass_that_it_is_in():

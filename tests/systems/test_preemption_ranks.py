@@ -1,16 +1,16 @@
 """Real rank processes: one model's numbers on any number of them, and passes that they all leave.
 
-And what happens when a rank or the engine is lost, or a piece of the agreement is a wrong one.
+And what happens when a rank or the engine is lost. `course/test_museum.py` runs the races.
 """
 
 import gc
 import os
 import signal
+import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,12 @@ from typing import Any
 import pytest
 import tiers
 import torch
-from launching import running, wait_for
+from launching import running
 from preempting import (
     CONFIG,
     HELD,
     LAYERS,
     assert_gone,
-    end_in_mid_run,
     first_hurried,
     hold_at,
     logits_after,
@@ -35,12 +34,11 @@ from preempting import (
     ranks,
     tiny_model,
 )
+from support import ROOT
 
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
-from nanogpt.preemption import races
 from nanogpt.preemption import runner as runner_module
-from nanogpt.preemption.agreement import RANK_POLICIES, local_vote, preemption_point
-from nanogpt.preemption.monitor import Monitor, Snapshot, Target, now_us, write_step
+from nanogpt.preemption.monitor import Monitor
 from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.preemption.rank_messages import Abandoned, Complete, Crashed, Left, RanksFailed, judge
 from nanogpt.preemption.runner import Runner
@@ -52,7 +50,6 @@ from nanogpt.preemption.shared_state import (
     wait_until_held,
 )
 from nanogpt.preemption.tensor_parallel import tensor_parallel
-from nanogpt.slo.slo_view import SloRequest
 
 pytestmark = [
     pytest.mark.process,
@@ -133,40 +130,6 @@ def test_a_pass_is_left_at_any_layer_and_run_again_from_the_start(agreement: str
         assert isinstance(outcome, Abandoned)
         assert outcome.layer == layer + LATER[agreement]
     assert_predicts(runner.run(runner.new_step(), [pass_row(tokens)], vote=True), tokens)
-
-
-@pytest.mark.parametrize(
-    ("num_ranks", "layer"),
-    [(2, 2), *(pytest.param(n, layer, marks=pytest.mark.nightly)
-               for n in (1, 2) for layer in range(LAYERS) if (n, layer) != (2, 2))],
-)  # fmt: skip
-def test_a_suspended_pass_goes_on_where_it_slept_while_others_ran(num_ranks: int, layer: int):
-    runner = ranks(num_ranks)
-    runner.load(tiny_model(), 3, "vote", HELD)
-    step, long, short = runner.new_step(), prompt(60), prompt(8, 4)
-    with target_written_at(runner, step, layer):
-        left = runner.run(step, [pass_row(long, slot=1)], vote=True)
-    assert isinstance(left, Abandoned)
-    assert left.layer == layer
-    for slot in (0, 2):
-        between = runner.run(runner.new_step(), [pass_row(short, slot)], vote=True)
-        assert_predicts(between, short)
-    assert runner.shared.target == step, "and yet the resumed pass is not left again"
-    outcome = runner.resume(step)
-    assert_predicts(outcome, long)
-    assert [check.layer for check in outcome.replies[0].checks] == list(range(LAYERS))
-
-
-def test_an_aborted_chunk_leaves_what_earlier_steps_committed_as_it_was():
-    runner = ranks(2)
-    runner.load(tiny_model(), 1)
-    tokens = prompt(60)
-    runner.run(runner.new_step(), [pass_row(tokens[:25])])
-    step = runner.new_step()
-    runner.shared.target = step
-    left = runner.run(step, [pass_row(prompt(35, 11), context_len=25)], vote=True)
-    assert isinstance(left, Abandoned)
-    assert_predicts(runner.run(runner.new_step(), [pass_row(tokens[25:], context_len=25)]), tokens)
 
 
 def test_ranks_that_cannot_be_set_up_are_refused_with_the_reason_and_live_on():
@@ -260,7 +223,16 @@ ENGINE = """
 )
 def test_however_the_engine_ends_in_mid_pass_its_ranks_end_too(how: signal.Signals, num_ranks: int):
     """Rank 0 is held in a pass, and rank 1, if there is one, waits for it in a collective."""
-    process_ids = end_in_mid_run(ENGINE, how, num_ranks=num_ranks)
+    script = textwrap.dedent(ENGINE).format(tests=str(ROOT / "tests"), num_ranks=num_ranks)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, **pipes) as engine:
+        said = engine.stdout.readline()
+        assert said.startswith("in mid-run"), engine.communicate()
+        engine.send_signal(how)
+        engine.communicate(timeout=60)
+    assert engine.returncode != 0
+    process_ids = [int(word) for word in said.split()[2:]]
     assert len(process_ids) == num_ranks
     assert_gone(process_ids)
 
@@ -282,75 +254,3 @@ def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(tmp_path: Pa
     del abandoned
     gc.collect()
     assert_gone(process_ids)
-
-
-# --- races: one piece swapped for a wrong one, all else as in service -----------------------------
-
-
-@pytest.mark.parametrize(
-    ("write", "vote", "hits_the_next_step"),
-    [(write_step, local_vote, False), (races.write_flag, races.flag_vote, True)],
-)
-def test_a_late_write_hits_the_next_step_only_if_it_is_a_flag(
-    write: Callable, vote: Callable, hits_the_next_step: bool
-):
-    """The monitor decides in one pass, and writes when that is over."""
-    runner = ranks(2)
-    runner.load(tiny_model(), 1, policies=replace(RANK_POLICIES, local_vote=vote))
-    decided, may_write = threading.Event(), threading.Event()
-
-    def hesitate(seen: Snapshot) -> Target | None:
-        target = first_hurried(seen)
-        decided.set()
-        assert may_write.wait(30)
-        return target
-
-    with Monitor(runner.shared, hesitate, [], write=write) as monitor:
-        step = runner.new_step()
-        hurried = SloRequest(1, 5, 0, now_us() + 10**8, 10**8, 0)
-        monitor.publish(Snapshot(step, now_us(), now_us(), (hurried,), ()))
-        assert decided.wait(30)
-        assert isinstance(runner.run(step, [pass_row(prompt(9))], vote=True), Complete)
-        monitor.publish(None)
-        may_write.set()
-        wait_for(lambda: runner.shared.target != NOTHING, "the late write")
-        outcome = runner.run(runner.new_step(), [pass_row(prompt(9))], vote=True)
-    assert isinstance(outcome, Abandoned) == hits_the_next_step
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        preemption_point,
-        *(
-            pytest.param(each, marks=pytest.mark.nightly)
-            for each in (races.leave_alone, races.leave_first)
-        ),
-    ],
-)
-def test_who_leaves_without_the_collective_leaves_the_other_hanging_in_it(rule: Callable):
-    """Rank 1 has read at layer 1 when the target is written; rank 0 has not."""
-    right = rule is preemption_point
-    runner = ranks(2) if right else Runner(2, timeout_s=2.0)
-    runner.load(tiny_model(), 1, policies=replace(HELD, preemption_point=rule))
-    step, shared = runner.new_step(), runner.shared
-    hold_at(shared, 0, step, 1, "read")
-    hold_at(shared, 1, step, 1, "agree")
-
-    def write_between() -> None:
-        for rank in (0, 1):
-            wait_until_held(shared, rank)
-        shared.target = step
-        for rank in (0, 1):
-            let_go(shared, rank)
-
-    with meanwhile(write_between):
-        if right:
-            outcome = runner.run(step, [pass_row(prompt(20))], vote=True)
-            assert isinstance(outcome, Abandoned) and outcome.layer == 1
-            return
-        with pytest.raises(RanksFailed) as hung:
-            runner.run(step, [pass_row(prompt(20))], vote=True)
-    assert f"rank 0 at step {step}, layer 1: left the pass" in str(hung.value)
-    assert f"rank 1 at step {step}, layer 1: waited in a collective" in str(hung.value)
-    assert not runner.is_open

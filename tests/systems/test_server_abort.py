@@ -25,6 +25,7 @@ KINDS = {
     "ring": WINDOW,
     "evict": {**WINDOW, "kv_storage": "evict"},
     "blocks": {"block_size": 4, "share_prefixes": True, "max_kv_tokens": 48},
+    "blocks, window": {**WINDOW, "block_size": 2, "share_prefixes": True, "max_kv_tokens": 48},
     "drafts": {"num_draft_tokens": 3, "block_size": 4, "share_prefixes": True},
 }
 

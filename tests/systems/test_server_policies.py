@@ -5,17 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from http_serving import (
-    Running,
-    completion,
-    engine,
-    events_of,
-    oracle,
-    serving,
-    text_of,
-)
-from hypothesis import given
-from hypothesis import strategies as st
+from http_serving import Running, completion, engine, events_of, oracle, serving, text_of
 
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView
@@ -29,7 +19,6 @@ from nanogpt.server.server_policies import (
     NewRequest,
     QueueView,
     on_disconnect,
-    stream_delta,
     validated_server_policies,
 )
 from nanogpt.trace import StepRecord
@@ -49,23 +38,6 @@ FREE, FULL = (door(), LIMITS, NEW), (door(40, 12, 30, waiting=1), LIMITS, NEW)
 
 
 # --- the reference --------------------------------------------------------------------------------
-
-
-@given(st.text(max_size=12), st.lists(st.integers(1, 3), max_size=40), st.integers(0, 4))
-def test_a_text_comes_once_and_whole_whatever_its_tokens_are(text: str, sizes: list[int], cut: int):
-    data = text.encode(errors="replace")
-    data = data[: len(data) - cut] if cut < len(data) else data
-    pieces, at = list[bytes](), 0
-    for size in [*sizes, len(data)]:
-        pieces.append(data[at : at + size])
-        at += size
-    said = ""
-    for number in range(len(pieces)):
-        said += "".join(stream_delta(pieces[: number + 1], len(said), False))
-        assert "\ufffd" not in said
-        assert stream_delta(pieces[:number], len(said), False) == []  # as after a preemption
-    said += "".join(stream_delta(pieces, len(said), True))
-    assert said == data.decode(errors="replace")
 
 
 def test_a_leaver_is_ordered_to_go_once_wherever_it_is():

@@ -1,9 +1,8 @@
 """Real worker processes: the oracle's text whichever serves it, hits that save what they say.
 
-And what happens when a worker or the router is lost: nothing waits, nothing stays.
+And what happens when a worker is lost or the fleet is closed: nothing waits, nothing stays.
 """
 
-import gc
 import os
 import signal
 import sys
@@ -14,14 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from launching import running
-from preempting import (
-    CONFIG,
-    assert_gone,
-    end_in_mid_run,
-    nothing_left,
-    prompt,
-    tiny_model,
-)
+from preempting import CONFIG, assert_gone, nothing_left, prompt, tiny_model
 
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
@@ -237,38 +229,3 @@ def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(tmp_path: Pa
         assert os.getpgid(0) not in groups  # Ctrl-C at the terminal reaches only the router
     assert not any(Path(f"/proc/{i}").exists() for i in process_ids)  # not even a zombie
     fleet.close()  # a second time does nothing
-    abandoned = Fleet(tiny_model(), 1, SETTINGS)
-    process_ids = [*abandoned.process_ids.values()]
-    del abandoned
-    gc.collect()
-    assert_gone(process_ids)
-
-
-PARENT = """
-    import sys
-    sys.path.insert(0, {tests!r})
-    from preempting import prompt, tiny_model
-    from nanogpt.request import Request
-    from nanogpt.workers.worker_fleet import Fleet
-
-    def route(workers, hits):
-        if len(workers) == 1 or workers[0].num_running:
-            print("in mid-run", *fleet.process_ids.values(), flush=True)
-        return workers[0].id
-
-    with Fleet(tiny_model(), {num_workers}) as fleet:
-        fleet.route = route
-        fleet.run([(0.01 * i, Request(i, prompt(20), 100)) for i in range(2000)])
-"""
-
-
-@pytest.mark.parametrize(
-    ("how", "num_workers"),
-    [(signal.SIGKILL, 1), pytest.param(signal.SIGINT, 2, marks=pytest.mark.nightly)],
-)
-def test_however_the_router_ends_in_mid_run_its_workers_end_too(
-    how: signal.Signals, num_workers: int
-):
-    process_ids = end_in_mid_run(PARENT, how, num_workers=num_workers)
-    assert len(process_ids) == num_workers
-    assert_gone(process_ids)
