@@ -123,6 +123,13 @@ def test_the_load_sweep_shows_what_lesson_10_says_of_it() -> None:
     assert closed[-1].goodput == 0 and round(closed[-1].ttft_p99_ms) == 1086
 
 
+@pytest.mark.nightly
+def test_a_p99_of_160_requests_depends_on_the_seed() -> None:
+    at_50 = [l10_load.serve(l10_load.poisson(50, seed), l10_load.admit_all) for seed in range(10)]
+    p99s = [round(each.ttft_p99_ms) for each in at_50]
+    assert (min(p99s), max(p99s)) == (145, 691)
+
+
 # ---- the museum ----------------------------------------------------------------------------------
 
 
