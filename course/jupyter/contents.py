@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 from course.files import explain, read_bytes, write_atomically
 from course.jupyter.cell_ids import cell_id
 from course.jupyter.convert import to_lesson, to_notebook
-from course.launcher.kept import keep, note
+from course.launcher.workspace import keep, note
 
 Model: TypeAlias = dict[str, Any]
 _LESSON = re.compile(r"(l\d\d[a-z]?_\w+|index|glossary)\.(?:ipynb|py)")
