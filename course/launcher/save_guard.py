@@ -71,7 +71,7 @@ class LessonFile(AppFileManager):
         on_disk = self._on_disk()
         if on_disk not in (None, self._seen) and not self.content_matches_last_save(on_disk):
             self._keep_page(on_disk, contents, self._cell_lines())
-            for server in _servers:
+            for server in _servers:  # whose watch ends when a file is away for five seconds
                 change = server.trigger_file_change(str(self.path))
                 asyncio.run_coroutine_threadsafe(change, asyncio.get_running_loop())
             return
