@@ -38,7 +38,7 @@ def report(installation: Installation) -> int:
     if not installation.python.exists() and (sentence := unsupported()):
         wrong.append(sentence)
     elif installation.is_half_made():
-        wrong.append(f".venv is half made: {learn_command()} makes it anew.")
+        wrong.append(f".venv is half made, or being made: {learn_command()} makes it anew.")
     elif not installation.holds():
         noted.append(f"the course is not installed yet: {learn_command()} does it.")
     elif fault := installation.fault():

@@ -132,7 +132,7 @@ def test_the_doctor_finds_what_is_wrong(here: Launcher, capsys, monkeypatch):
     said = capsys.readouterr().out
     for finding in (
         "   ok  Python 3.",
-        "wrong  .venv is half made: python3 learn.py makes it anew.",
+        "wrong  .venv is half made, or being made: python3 learn.py makes it anew.",
         f"wrong  {here.root} is a temporary folder",
     ):
         assert finding in said, said
