@@ -119,7 +119,7 @@ class LessonContents(AsyncLargeFileManager):
         if text == seen:  # only outputs are new
             return self._model(lesson, False)
         if on_disk not in (seen, text):
-            kept, _ = keep(lesson, text.encode(), lesson.parent)
+            kept, _ = keep(lesson, text.encode())
             reason = f"{lesson.name} was changed outside this page. What the page holds gave way."
             raise HTTPError(409, f"{note(kept, reason)} The page shows the file again.")
         if text != on_disk:

@@ -129,7 +129,7 @@ class LessonFile(AppFileManager):
     def _tell(self, text: str, what: str) -> None:
         """Keep a version, unless it is kept already, and say why: in why.txt and above the page."""
         file = Path(self.path or "")
-        kept, is_new = keep(file, text.encode(), file.parent)
+        kept, is_new = keep(file, text.encode())
         if not is_new:
             return
         sentence = note(kept, f"{file.name} {what}")

@@ -14,10 +14,8 @@ from pathlib import Path
 
 from course.launcher import doctor
 from course.launcher.failure import Failure, last_line
-from course.launcher.workspace import reasons
 
 DEFAULT_PORT = 2718
-LOG = "server.log"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 STOP_LIMIT_S = 5
 OWN_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # Windows has no sessions
@@ -75,9 +73,8 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
         print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
-    work, is_open = root / "work", False
-    num_said = len(reasons(work))
-    server = _start([mode, options.host, str(port), host], python, root, token)
+    log, is_open = root / "work" / "server.log", False
+    server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
         while server.poll() is None and not asked:
             if not is_open and (is_open := answers(port)):
@@ -85,12 +82,9 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
                 print(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.", flush=True)
                 if not options.no_browser and doctor.has_display():
                     webbrowser.open(address)
-            for line in reasons(work)[num_said:]:
-                print(line, flush=True)
-                num_said += 1
             time.sleep(0.2 if is_open else 0.02)
         if not asked:
-            why = last_line((work / LOG).read_text(encoding="utf-8", errors="replace"))
+            why = last_line(log.read_text(encoding="utf-8", errors="replace"))
             raise Failure(f"the course server ended by itself: {why}.")
     finally:
         try:
@@ -115,12 +109,13 @@ def _requests_to_stop() -> list[int]:
     return asked
 
 
-def _start(arguments: list[str], python: Path, root: Path, token: str) -> subprocess.Popen[bytes]:
+def _start(
+    arguments: list[str], python: Path, root: Path, token: str, log: Path
+) -> subprocess.Popen[bytes]:
     """Start the server in a session of its own, so that Ctrl-C reaches only the launcher.
 
     The server's input stays open as long as the launcher lives, and the server ends with it.
     """
-    log = root / "work" / LOG
     log.touch(mode=0o600)  # servers print the token
     ours = {"COURSE_TOKEN": token, "PYTHONPATH": str(root), "MARIMO_SKIP_UPDATE_CHECK": "1"}
     with log.open("wb") as output:

@@ -14,7 +14,6 @@ from course.files import explain, read_bytes, write_atomically
 from course.source.merge_answers import carry
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
-KEPT, REASONS = "kept", "why.txt"
 RECORD = ".pristine.json"  # file name -> digest of the pristine file that it was copied from
 
 
@@ -119,7 +118,7 @@ class Workspace:
 
     def _keep(self, name: str) -> Path:
         mine = self.work / name
-        return keep(mine, read_bytes(mine), self.work)[0]
+        return keep(mine, read_bytes(mine))[0]
 
     def _record(self) -> dict[str, str]:
         """The record; a damaged one counts as empty, so that every file counts as edited."""
@@ -129,13 +128,13 @@ class Workspace:
             return {}
 
 
-def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
-    """Write a version of the learner's file `mine` to work/kept/, under a name with the date.
+def keep(mine: Path, content: bytes) -> tuple[Path, bool]:
+    """Write a version of the learner's file `mine` to kept/ beside it, under a name with the date.
 
     Returns the copy, and whether it is new: a version that is kept already is not written again.
     Raises: OSError naming the file.
     """
-    folder = work / KEPT
+    folder = mine.with_name("kept")
     for kept in folder.glob(f"{mine.stem}.*{mine.suffix}"):
         if kept.read_bytes() == content:
             return kept, False
@@ -151,15 +150,9 @@ def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
 def note(kept: Path, reason: str) -> str:
     """Write down why a copy was kept; return the whole sentence."""
     sentence = f"{reason} It is kept as {'/'.join(kept.parts[-3:])}."
-    with (kept.parent / REASONS).open("a", encoding="utf-8") as file:
+    with (kept.parent / "why.txt").open("a", encoding="utf-8") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M')}  {sentence}\n")
     return sentence
-
-
-def reasons(work: Path) -> list[str]:
-    """Return the lines noted so far in work/kept/why.txt."""
-    file = work / KEPT / REASONS
-    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
 
 
 def _digest(content: bytes) -> str:
