@@ -16,7 +16,6 @@ from course.launcher.failure import learn_command
 if TYPE_CHECKING:
     from course.launcher.install import Installation
 
-NEWEST = (3, 14)  # the last Python that the pinned version of PyTorch has builds for
 TEMPORARY = (
     "{} is a temporary folder, and the browser does not save what you write in one: "
     "move the course to another folder, such as your home folder."
@@ -35,9 +34,7 @@ def report(installation: Installation) -> int:
     fine = [f"Python {platform.python_version()} runs learn.py."]
     if is_temporary(root):
         wrong.append(TEMPORARY.format(root))
-    if not installation.python.exists() and (sentence := unsupported()):
-        wrong.append(sentence)
-    elif installation.is_half_made():
+    if installation.is_half_made():
         wrong.append(f".venv is half made, or being made: {learn_command()} makes it anew.")
     elif not installation.holds():
         noted.append(f"the course is not installed yet: {learn_command()} does it.")
@@ -52,22 +49,13 @@ def report(installation: Installation) -> int:
     return int(bool(wrong))
 
 
-def unsupported() -> str | None:
-    """Return a sentence if PyTorch has no build for this Python or for this Mac."""
-    is_intel_mac = sys.platform == "darwin" and platform.machine() == "x86_64"
-    if sys.version_info[:2] <= NEWEST and not is_intel_mac:
-        return None
-    newest = "{}.{}".format(*NEWEST)
-    return (
-        f"PyTorch has builds for Python 3.11 to {newest} on Linux, Windows and Macs with Apple "
-        f"silicon, and this is Python {platform.python_version()} on {platform.platform()} "
-        f"({sys.executable}): run learn.py with one of these Pythons, such as {newest}, or see in "
-        "docs/hosting where else the course runs."
-    )
-
-
 def notes(root: Path) -> Iterator[str]:
-    """Yield a sentence for each thing about this folder that is better known beforehand."""
+    """Yield a sentence for each thing about this machine or folder to know before installing."""
+    if sys.platform == "darwin" and platform.machine() == "x86_64":
+        yield (
+            "PyTorch has no builds for Macs with Intel processors: docs/hosting says where else "
+            "the course runs."
+        )
     if _SYNCED.search(root.as_posix()):
         yield (
             f"{root} is in a folder that is synced, and so would be the 13,000 files of .venv: "

@@ -92,8 +92,6 @@ class Installation:
 
     def _make_venv(self) -> None:
         """Make .venv, anew if it is half made."""
-        if sentence := doctor.unsupported():
-            raise Failure(sentence)
         print("Making .venv.", flush=True)
         self.mark.touch()
         python = getattr(sys, "_base_executable", None) or sys.executable
