@@ -3,10 +3,10 @@
 import sys
 
 # Nothing newer than Python 3.6 may stand in this file, so that the sentence can be said at all.
-if sys.version_info < (3, 11):
+if not (3, 11) <= sys.version_info[:2] <= (3, 14):  # PyTorch has builds for these
     sys.exit(
-        "learn.py: the course needs Python 3.11 or newer, and this is Python %d.%d (%s): "
-        "install a newer one and run learn.py with it."
+        "learn.py: the course needs Python 3.11 to 3.14, and this is Python %d.%d (%s): "
+        "install one of these and run learn.py with it."
         % (sys.version_info[0], sys.version_info[1], sys.executable)
     )
 

@@ -31,8 +31,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import busy, command_line, describe, machine
 from course.exercise import Exercise
-from course.launcher.doctor import is_temporary, port_is_free
-from course.launcher.server import FIRST_PAGE, ONE_THREAD
+from course.launcher.doctor import is_temporary
+from course.launcher.server import FIRST_PAGE, ONE_THREAD, answers
 from course.launcher.workspace import Workspace
 from course.registry import lesson_exercises
 from nanogpt.figures.curves import distributions
@@ -217,7 +217,11 @@ def course() -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
-    own = {"PYTHONPATH": str(ROOT), "SERVING_NANOGPT_WORK": str(workspace.work)}
+    own = {
+        "PYTHONPATH": str(ROOT),
+        "SERVING_NANOGPT_WORK": str(workspace.work),
+        "COURSE_TOKEN": "benchmark",
+    }
     server = subprocess.Popen(
         [sys.executable, "-m", "course.launcher.host", "edit", HOST, str(port), HOST],
         cwd=folder,
@@ -228,9 +232,7 @@ def course() -> Iterator[str]:
     )
     assert server.stdin
     try:
-        server.stdin.write(b"benchmark\n")
-        server.stdin.flush()
-        while port_is_free(port):
+        while not answers(port):
             if server.poll() is not None:
                 raise RuntimeError(f"the course's server ended with status {server.returncode}")
             time.sleep(0.05)

@@ -7,14 +7,14 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course import progress
 from course.files import explain
-from course.launcher.failure import Failure, cannot_load, exit_on_broken_pipe
+from course.launcher.failure import Failure, cannot_load
 from course.lesson_map import LESSONS, Lesson, entries, find_lesson
 from course.overview import Standing, next_standing, standings
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str]) -> int:
     """Runs one command; returns the exit status."""
     try:
-        if hasattr(signal, "pthread_sigmask"):  # learn.py has had Ctrl-C wait for this
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         arguments = _parser().parse_args(argv)
         if arguments.command == "progress":
             return show_progress()
@@ -299,6 +297,17 @@ def next_step(standing: Standing | None) -> str:
     item = standing.next_exercise
     name = item.id.rpartition(".")[2]
     return f"Next: {name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
+
+
+def exit_on_broken_pipe(command: Callable[[], int]) -> int:
+    """Return a command's exit status, or 141, as shells have it, if its reader has gone."""
+    try:
+        status = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is flushed at the very end
+        return 141
+    return status
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ if __name__ == "__main__":
 NOTHING_TO_INSTALL = """[project]
 name = "serving-nanogpt"
 version = "0"
+dependencies = []
 [project.optional-dependencies]
 jupyter = []
 live = []

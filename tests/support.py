@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import io
-import json
 import os
 import re
 import shutil
@@ -85,12 +84,9 @@ def lend_python(course: Path, python: str) -> None:
     write_program(venv / "bin" / "python", FAKE_PYTHON.format(venv=venv, python=python))
     write_program(venv / "bin" / "uv", FAKE_UV.format(venv=venv))
     packages = venv / "lib" / "python3.11" / "site-packages"
-    for pin in ("serving-nanogpt==0", *Installation(course).pins("dev")):
+    for pin in ("serving-nanogpt==0", *Installation(course).pins("jupyter", "live", "dev")):
         name = pin.replace("==", "+").replace("-", "_").replace("+", "-")
         (packages / f"{name}.dist-info").mkdir(parents=True)
-    ours = packages / "serving_nanogpt-0.dist-info"
-    (ours / "INSTALLER").write_text("uv\n")
-    (ours / "direct_url.json").write_text(json.dumps({"url": course.as_uri()}))
 
 
 def write_program(path: Path, text: str) -> None:

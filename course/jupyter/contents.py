@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 from course.files import explain, read_bytes, write_atomically
 from course.jupyter.cell_ids import cell_id
 from course.jupyter.convert import to_lesson, to_notebook
-from course.launcher.kept import keep, note
+from course.launcher.workspace import keep, note
 
 Model: TypeAlias = dict[str, Any]
 _LESSON = re.compile(r"(l\d\d[a-z]?_\w+|index|glossary)\.(?:ipynb|py)")
@@ -119,7 +119,7 @@ class LessonContents(AsyncLargeFileManager):
         if text == seen:  # only outputs are new
             return self._model(lesson, False)
         if on_disk not in (seen, text):
-            kept, _ = keep(lesson, text.encode(), lesson.parent)
+            kept, _ = keep(lesson, text.encode())
             reason = f"{lesson.name} was changed outside this page. What the page holds gave way."
             raise HTTPError(409, f"{note(kept, reason)} The page shows the file again.")
         if text != on_disk:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from course.files import explain
 from course.launcher import doctor
-from course.launcher.failure import Failure, exit_on_broken_pipe, learn_command
+from course.launcher.failure import Failure, learn_command
 from course.launcher.install import Installation
-from course.launcher.server import DEFAULT_PORT, add_options, serve
+from course.launcher.server import add_options, serve
 from course.launcher.workspace import Workspace
+from course.lesson_map import LESSONS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
@@ -44,26 +45,28 @@ FOR_OTHERS = (
 )
 
 
-def main() -> int:
+def script() -> int:
+    """Run `learn`, the script of an environment with the course, such as `uv run` makes."""
+    return main(Path(sys.prefix) if sys.prefix != sys.base_prefix else None)
+
+
+def main(venv: Path | None = None) -> int:
     """Run the command of the command line; return the exit status."""
     if not (ROOT / "learn.py").exists():
         sys.exit("learn: the course opens in a clone of its repository, as its README says.")
     for name in FOR_OTHERS:
         os.environ.pop(name, None)
     os.environ["PIP_USER"] = "0"  # a pip.conf may say it too
-    return exit_on_broken_pipe(lambda: Launcher(ROOT).run(sys.argv[1:]))
+    return Launcher(ROOT, venv).run(sys.argv[1:])
 
 
 class Launcher:
-    """The course in the folder `root`, set up and opened."""
+    """The course in the folder `root`, set up in `venv` and opened."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, venv: Path | None = None) -> None:
         self.root = root
         self.workspace = Workspace(root)
-        self.installation = Installation(root)
-        own = Installation(root, Path(sys.prefix))  # of `uv run learn`, say
-        if sys.prefix != sys.base_prefix and own.holds():
-            self.installation = own
+        self.installation = Installation(root, venv)
 
     def run(self, argv: Sequence[str]) -> int:
         """Run one command; return the exit status."""
@@ -73,8 +76,6 @@ class Launcher:
             return self._run(argv[0], argv[1:])
         except Failure as failure:
             sentence, status = str(failure), 1
-        except BrokenPipeError:
-            raise
         except OSError as error:
             sentence, status = explain(error), 1
         except KeyboardInterrupt:
@@ -92,7 +93,7 @@ class Launcher:
             self.prepare(*(["jupyter"] if command == "jupyter" else []))
             return serve(MODES[command], self.installation.python, self.root, options)
         if command == "doctor":
-            return doctor.report(self.installation, options.port or DEFAULT_PORT)
+            return doctor.report(self.installation)
         if command == "reset":
             kept = self.workspace.reset(options.lesson)
             print("The lesson is as new; exercises that you have passed stay passed.")
@@ -113,11 +114,9 @@ class Launcher:
     def ask_course(self, command: str, rest: Sequence[str]) -> int:
         """Have `python -m course` carry a command out."""
         self.prepare(*(["live"] if [command, *rest][:2] == ["demo", "live"] else []))
-        if os.name != "nt":  # Ctrl-C waits until the course can take it
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        os.environ["PYTHONPATH"] = str(self.root)
         # -P: modules in the current folder, which may hold submissions, are not imported.
-        python = [self.installation.python, "-P", "-m", "course"]
-        return become([*python, command, *rest], {**os.environ, "PYTHONPATH": str(self.root)})
+        return become([self.installation.python, "-P", "-m", "course", command, *rest])
 
     def test(self, rest: Sequence[str]) -> int:
         """Run a tier of the tests in two processes: --quick, --all, or else the default.
@@ -128,8 +127,9 @@ class Launcher:
         command = [self.installation.python, "-m", "pytest", *rest]
         if set(rest) <= {"--quick", "--all"}:
             command += ["-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
+        os.environ.pop("SERVING_NANOGPT_WORK", None)
         os.chdir(self.root)
-        return become(command, {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"})
+        return become(command)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -142,14 +142,15 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         each = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        if name in (*MODES, "doctor"):
+        if name in MODES:
             add_options(each)
         elif name == "reset":
-            each.add_argument("lesson", help="such as l01")
+            lessons = [lesson.stem.partition("_")[0] for lesson in LESSONS]
+            each.add_argument("lesson", choices=lessons, metavar="LESSON", help="such as l01")
     return made
 
 
-def become(command: Sequence[str | Path], environment: dict[str, str]) -> int:
+def become(command: Sequence[str | Path]) -> int:
     """Run a program in place of this one, so that Ctrl-C reaches only the program.
 
     Windows cannot replace a process. There this process waits, ignores Ctrl-C, which the console
@@ -157,6 +158,6 @@ def become(command: Sequence[str | Path], environment: dict[str, str]) -> int:
     """
     sys.stdout.flush()
     if os.name != "nt":
-        os.execve(command[0], [str(part) for part in command], environment)
+        os.execv(command[0], list(command))
     signal.signal(signal.SIGINT, lambda *_: None)
-    return subprocess.call(command, env=environment)
+    return subprocess.call(command)

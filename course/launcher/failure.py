@@ -1,9 +1,7 @@
-"""How commands fail: the error, its sentences, and the end of a pipe."""
+"""How commands fail: the error, and its sentences."""
 
 import os
 import re
-import sys
-from collections.abc import Callable
 
 
 class Failure(Exception):
@@ -28,17 +26,4 @@ def cannot_load(output: str) -> str:
             "install Microsoft's Visual C++ Redistributable, which PyTorch needs, from "
             "https://aka.ms/vs/17/release/vc_redist.x64.exe, and start again"
         )
-    elif "failed to map segment" in output:
-        remedy = "move the course to a disk that programs may run from"
     return f"a package in .venv cannot be loaded ({last_line(output)}): {remedy}."
-
-
-def exit_on_broken_pipe(command: Callable[[], int]) -> int:
-    """Return a command's exit status, or 141, as shells have it, if its reader has gone."""
-    try:
-        status = command()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is flushed at the very end
-        return 141
-    return status

@@ -1,9 +1,9 @@
 """The course's server: marimo or Jupyter, and around it what they leave to their host.
 
 `python -m course.launcher.host edit|run|jupyter ADDRESS PORT NAME` serves work/ at that address,
-which the browser calls NAME. The first line of its input is the token; the end of its input is the
-end of the launcher, and its own. Runs in .venv, and marimo's kernels load this module again:
-nothing is imported or done at its top.
+which the browser calls NAME. COURSE_TOKEN is the token; the end of the input is the end of the
+launcher, and of the server. Runs in .venv, and marimo's kernels load this module again: nothing is
+imported or done at its top.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ STOP_LIMIT_S = 4.0  # the launcher waits a little longer before it ends the serv
 
 def main(mode: str, address: str, port: str, name: str) -> None:
     """Serve until the launcher says stop, or is gone."""
-    token, lifeline = _take_input()
-    if not token:
-        sys.exit("the launcher was gone before the server had started")
+    token = os.environ.pop("COURSE_TOKEN")
+    lifeline = os.dup(0)  # no kernel inherits it
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     try:
         if mode == "jupyter":
@@ -48,19 +48,9 @@ def _serve_marimo(mode: str, address: str, port: str, token: str) -> None:
     runpy.run_module("marimo", run_name="__main__")
 
 
-def _take_input() -> tuple[str, int]:
-    """Return the token, and the input as a file that no kernel inherits."""
-    lifeline = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return os.read(lifeline, 100).decode().strip(), lifeline  # a pipe hands it over in one piece
-
-
 def _end_with(lifeline: int) -> None:
     """Wait for the end of the launcher, then stop as Ctrl-C stops."""
-    while os.read(lifeline, 1):
-        pass
+    os.read(lifeline, 1)
     if os.name == "nt":  # where os.kill ends the process at once, and no kernel is ended
         signal.raise_signal(signal.SIGINT)
     else:

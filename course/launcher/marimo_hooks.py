@@ -10,10 +10,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.websockets import WebSocketClose
 
 from course.marimo_internals import MIDDLEWARE_REGISTRY, substitute
 
@@ -26,55 +28,47 @@ _ITS_CHILD = b":root:has(>body.dark)"  # the same, and nothing below the body ca
 _PRELOADED = ("marimo", "anywidget", "numpy", "torch", "course.launcher.frozen")
 
 
-class PageGuard:
-    """ASGI middleware that lets only the course's own pages open its websockets.
+def page_guard(app: ASGIApp) -> ASGIApp:
+    """Return ASGI middleware that lets only the course's own pages open its websockets.
 
     A browser sends the learner's cookie to every port of a host, and says in `Origin` whose page
     is asking. marimo takes the cookie and does not look at the origin: without this, a page of
     another local server could open a terminal here.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        is_refused = scope["type"] == "websocket" and not _may_open(Headers(scope=scope))
+        await (WebSocketClose(1008) if is_refused else app)(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Close a websocket that another page asks for; pass everything else on."""
-        if scope["type"] == "websocket" and not _may_open(scope):
-            await receive()  # the request to connect
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        await self.app(scope, receive, send)
+    return guarded
 
 
-def _may_open(scope: Scope) -> bool:
+def _may_open(headers: Headers) -> bool:
     """Whether a page of the host that it names asks for the websocket.
 
     What is not a browser names no origin, and needs the token like everything else. Behind a
     proxy, the host that the page knows is the one forwarded; a page cannot set that header.
     """
-    headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    origin = headers.get(b"origin")
-    hosts = {headers.get(b"host"), headers.get(b"x-forwarded-host")}
+    origin = headers.get("origin")
+    hosts = (headers.get("host"), headers.get("x-forwarded-host"))
     return origin is None or urlsplit(origin).netloc in hosts
 
 
-class LightStyles:
-    """ASGI middleware that takes rules with `:has()` out of style sheets, as a bundler writes them.
+def light_styles(app: ASGIApp) -> ASGIApp:
+    """Return ASGI middleware that takes rules with `:has()` out of style sheets.
 
     With such rules, Chromium looks at all cells again whenever anything in one changes: 8 ms each
     time in a lesson, ninety times for an edit (docs/benchmarks/serving.md). Without them, open
     menus, tables and AI edits look a little plainer. The rule that makes the page dark stays,
     rewritten to look at the root's own children only.
     """
+    lighter = BaseHTTPMiddleware(app, _lighter_sheet)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        self.lighter = BaseHTTPMiddleware(app, _lighter_sheet)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send style sheets lighter; pass everything else on."""
+    async def light(scope: Scope, receive: Receive, send: Send) -> None:
         is_sheet = scope["type"] == "http" and scope["path"].endswith(".css")
-        await (self.lighter if is_sheet else self.app)(scope, receive, send)
+        await (lighter if is_sheet else app)(scope, receive, send)
+
+    return light
 
 
 async def _lighter_sheet(request: Request, call_next: RequestResponseEndpoint) -> Response:
@@ -90,8 +84,8 @@ def _lighter(rule: re.Match[bytes]) -> bytes:
 
 def install(mode: str) -> None:
     """Change every server that marimo makes in this process; `mode` is marimo's."""
-    MIDDLEWARE_REGISTRY.register("page guard", Middleware(PageGuard))
-    MIDDLEWARE_REGISTRY.register("light styles", Middleware(LightStyles))
+    MIDDLEWARE_REGISTRY.register("page guard", Middleware(page_guard))
+    MIDDLEWARE_REGISTRY.register("light styles", Middleware(light_styles))
     # Where torch cannot be trusted after a fork, kernels start as marimo starts them.
     if mode == "edit" and sys.platform == "linux":
         _fork_kernels()
@@ -107,9 +101,5 @@ def _fork_kernels() -> None:
     """
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload(list(_PRELOADED))
-
-    def instead(method: str) -> Any:
-        return forking
-
-    substitute("get_context", instead)
+    substitute("get_context", lambda method: forking)  # pyright: ignore[reportUnknownLambdaType]
     threading.Thread(target=multiprocessing.forkserver.ensure_running, daemon=True).start()

@@ -20,7 +20,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from course.files import explain, write_atomically
-from course.launcher.kept import keep, note
+from course.launcher.workspace import keep, note
 from course.marimo_internals import (
     LIFESPAN_REGISTRY,
     AppFileManager,
@@ -37,7 +37,6 @@ AROUND_CELLS = re.compile(
 PAGE_HEARS_S = 1.0  # as long as a page waits before it saves a change of its own
 PAGE_TELLS_S = 0.5  # a page tells its server what was typed once nothing was for a while
 _servers: list[Any] = []  # marimo's session manager, once the server has started
-_tasks: set[asyncio.Task[None]] = set()  # a task that runs must not be collected
 
 
 class LessonFile(AppFileManager):
@@ -46,8 +45,7 @@ class LessonFile(AppFileManager):
     def __init__(self, filename: str | Path | None, **options: Any) -> None:
         self._seen: str | None  # what the file held when it was last read or written here
         self._brought: Counter[str]  # the cells' lines when they last came from the file
-        self._replaced: dict[str, str] = {}  # the cells that the file just changed, as they were
-        self._new_ids: set[str] = set()
+        self._replaced: dict[str, str | None] = {}  # codes that the file just changed; None: new
         self._replaced_at = 0.0
         super().__init__(filename, **options)
         self.storage.write = self.write  # the last thing that marimo calls, when the text is made
@@ -56,10 +54,8 @@ class LessonFile(AppFileManager):
     def save(self, request: Any, **options: Any) -> str:
         """Save what a page holds, unless it has not heard yet of what came from the file."""
         if time.monotonic() < self._replaced_at + PAGE_HEARS_S:
-            cells = zip(request.cell_ids, request.codes, strict=True)
-            if self._new_ids - set(request.cell_ids) or any(
-                self._replaced.get(cell_id) == code for cell_id, code in cells
-            ):
+            held = dict(zip(request.cell_ids, request.codes, strict=True))
+            if any(held.get(cell_id) == code for cell_id, code in self._replaced.items()):
                 return self.to_code()  # the page saves again once it has heard
         return super().save(request, **options)
 
@@ -75,11 +71,9 @@ class LessonFile(AppFileManager):
         on_disk = self._on_disk()
         if on_disk not in (None, self._seen) and not self.content_matches_last_save(on_disk):
             self._keep_page(on_disk, contents, self._cell_lines())
-            for server in _servers:
+            for server in _servers:  # whose watch ends when a file is away for five seconds
                 change = server.trigger_file_change(str(self.path))
-                task = asyncio.get_running_loop().create_task(change)
-                _tasks.add(task)
-                task.add_done_callback(_tasks.discard)
+                asyncio.run_coroutine_threadsafe(change, asyncio.get_running_loop())
             return
         try:
             write_atomically(path, contents.encode("utf-8"))
@@ -102,11 +96,10 @@ class LessonFile(AppFileManager):
         try:
             result = super().reload_and_mark_content_as_last_save(content)
         except Exception as error:
-            self._keep_file(f"cannot be read as a lesson ({error}), so the page keeps its own")
+            self._keep_file(f"cannot be read as a lesson ({error}), so the page keeps its own.")
             raise
         after = self._codes()
-        self._replaced = {i: code for i, code in before.items() if after.get(i) != code}
-        self._new_ids = after.keys() - before.keys()
+        self._replaced = {i: before.get(i) for i in before | after if before.get(i) != after.get(i)}
         self._replaced_at = time.monotonic()
         self._keep_page(self._seen or "", *page)
         self._came_from_file()
@@ -115,36 +108,31 @@ class LessonFile(AppFileManager):
     def _came_from_file(self) -> None:
         """Note the cells as they are now; keep the file if they lack a part of it."""
         self._brought = self._cell_lines()
-        if self._seen is None or self.path is None:
-            return
-        dropped = _lines(self._seen) - (_lines(self.to_code()) | self._brought)
+        dropped = _lines(self._seen or "") - (_lines(self.to_code()) | self._brought)
         first = next((line for line in dropped if not AROUND_CELLS.match(line)), None)
         if first is not None:
-            self._keep_file(f"has a line that stands in no cell, which the page drops: {first}")
+            self._keep_file(f"has a line that stands in no cell, which the page drops: {first}.")
 
     def _keep_page(self, arriving: str, text: str, cells: Counter[str]) -> None:
         """Keep the page's version if the arriving one lacks lines that were typed there."""
         typed, edited = cells - self._brought, _lines(arriving) - self._brought
-        if self.path is not None and typed - edited:
-            self._tell(
-                text,
-                f"{Path(self.path).name} was changed outside the page, and the page shows that "
-                "now. What you typed in the page meanwhile gave way.",
-            )
+        if typed - edited:
+            what = "was changed outside the page, and the page shows that now. What you typed in "
+            self._tell(text, f"{what}the page meanwhile gave way.")
 
     def _keep_file(self, what: str) -> None:
         """Keep the file's own version, which the page's next save will overwrite."""
         self._seen = self._on_disk()
-        if self._seen is not None and self.path is not None:
-            self._tell(self._seen, f"{Path(self.path).name} {what}.")
+        if self._seen is not None:
+            self._tell(self._seen, what)
 
-    def _tell(self, text: str, reason: str) -> None:
-        assert self.path is not None
-        mine = Path(self.path)
-        kept, is_new = keep(mine, text.encode(), mine.parent)
+    def _tell(self, text: str, what: str) -> None:
+        """Keep a version, unless it is kept already, and say why: in why.txt and above the page."""
+        file = Path(self.path or "")
+        kept, is_new = keep(file, text.encode())
         if not is_new:
             return
-        sentence = note(kept, reason)
+        sentence = note(kept, f"{file.name} {what}")
         banner = BannerNotification(title="Two versions of this lesson", description=sentence)
         for server in _servers:
             for session in server.sessions.values():

@@ -14,10 +14,8 @@ from pathlib import Path
 
 from course.launcher import doctor
 from course.launcher.failure import Failure, last_line
-from course.launcher.kept import reasons
 
 DEFAULT_PORT = 2718
-LOOK_EVERY_S = 0.2
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 STOP_LIMIT_S = 5
 OWN_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # Windows has no sessions
@@ -49,8 +47,7 @@ def choose_port(wanted: int | None) -> int:
         return port
     if wanted:
         raise Failure(f"port {port} is taken by another program: choose another with --port.")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         free: int = probe.getsockname()[1]
     print(f"Port {port} is taken (perhaps the course is open already), so this is {free}.")
     return free
@@ -59,17 +56,11 @@ def choose_port(wanted: int | None) -> int:
 def choose_host() -> str:
     """Return a name for this machine under which no other server has ever been.
 
-    Cookies belong to a host, whatever the port, so that on 127.0.0.1 the learner's would go to
-    every local server. Browsers find *.localhost by themselves, but Safari asks the system, whose
-    answer may be a machine elsewhere: the token would go there.
+    A cookie belongs to a host, whatever the port: the learner's cookie for 127.0.0.1 would go to
+    every local server. Browsers resolve *.localhost by themselves. Safari, however, asks the
+    system, which does not know the name and may ask another machine.
     """
-    name = f"course-{secrets.token_hex(4)}.localhost"
-    if sys.platform != "darwin":
-        return name
-    with contextlib.suppress(OSError):
-        if {each[4][0] for each in socket.getaddrinfo(name, None)} <= {"127.0.0.1", "::1"}:
-            return name
-    return "127.0.0.1"
+    return "127.0.0.1" if sys.platform == "darwin" else f"course-{secrets.token_hex(4)}.localhost"
 
 
 def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> int:
@@ -82,29 +73,24 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
         print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
-    work = root / "work"
-    num_said = len(reasons(work))
-    log = work / "server.log"
-    log.touch(mode=0o600)  # servers print the token
+    log, is_open = root / "work" / "server.log", False
     server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
-        while server.poll() is None and not (asked or _answers(port)):
-            time.sleep(0.02)
-        if server.poll() is None and not asked:
-            address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
-            print(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.", flush=True)
-            if not options.no_browser and doctor.has_display():
-                webbrowser.open(address)
         while server.poll() is None and not asked:
-            for line in reasons(work)[num_said:]:
-                print(line, flush=True)
-                num_said += 1
-            time.sleep(LOOK_EVERY_S)
-        if server.poll() is not None:
+            if not is_open and (is_open := answers(port)):
+                address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
+                print(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.", flush=True)
+                if not options.no_browser and doctor.has_display():
+                    webbrowser.open(address)
+            time.sleep(0.2 if is_open else 0.02)
+        if not asked:
             why = last_line(log.read_text(encoding="utf-8", errors="replace"))
             raise Failure(f"the course server ended by itself: {why}.")
     finally:
-        _stop(server)
+        try:
+            server.communicate(timeout=STOP_LIMIT_S)  # closes its input, at which it ends
+        except subprocess.TimeoutExpired:
+            server.kill()
     print("\nStopped. Your work is in work/.")
     return 0
 
@@ -130,8 +116,10 @@ def _start(
 
     The server's input stays open as long as the launcher lives, and the server ends with it.
     """
+    log.touch(mode=0o600)  # servers print the token
+    ours = {"COURSE_TOKEN": token, "PYTHONPATH": str(root), "MARIMO_SKIP_UPDATE_CHECK": "1"}
     with log.open("wb") as output:
-        server = subprocess.Popen(
+        return subprocess.Popen(
             [python, "-m", "course.launcher.host", *arguments],
             cwd=root,
             stdin=subprocess.PIPE,
@@ -139,32 +127,13 @@ def _start(
             stderr=output,
             start_new_session=True,
             creationflags=OWN_GROUP,
-            env={**os.environ, "MARIMO_SKIP_UPDATE_CHECK": "1", **ONE_THREAD},
+            env=os.environ | ours | ONE_THREAD,
         )
-    assert server.stdin
-    with contextlib.suppress(BrokenPipeError):  # it died at once: the log says why
-        server.stdin.write(f"{token}\n".encode())
-        server.stdin.flush()
-    return server
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
+    """Whether a server listens on this port of 127.0.0.1."""
     with contextlib.suppress(OSError):
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
         return True
     return False
-
-
-def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Close the server's input, which ends it and its kernels; then kill what is left."""
-    assert server.stdin
-    with contextlib.suppress(subprocess.TimeoutExpired, OSError):
-        server.stdin.close()
-        server.wait(STOP_LIMIT_S)
-    if os.name == "nt":
-        command = ["taskkill", "/T", "/F", "/PID", str(server.pid)]
-        subprocess.run(command, capture_output=True)
-    else:
-        with contextlib.suppress(OSError):  # mostly, no process is left
-            os.killpg(server.pid, signal.SIGKILL)
-    server.wait()

@@ -7,15 +7,13 @@ import hashlib
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 from course.files import explain, read_bytes, write_atomically
-from course.launcher.failure import Failure
-from course.launcher.kept import keep
-from course.source.merge_answers import carry, names_in
+from course.source.merge_answers import carry
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
-BESIDE_LESSONS = ("course.css", "glossary.py", "index.py", "pyproject.toml")
 RECORD = ".pristine.json"  # file name -> digest of the pristine file that it was copied from
 
 
@@ -29,31 +27,27 @@ class Workspace:
     def bring_in(self) -> list[str]:
         """Copy the files that the learner does not have yet; return a sentence for each.
 
-        A lesson that was split off from another gets the answers that the learner wrote there.
+        A lesson that was split off from another gets the answers that passed there.
         Raises: OSError.
         """
         self.work.mkdir(exist_ok=True)
         known = self._record()
         said: list[str] = []
         for name in self.names():
-            if not os.path.lexists(self.work / name):
-                self._write(name, self._pristine(name))
-                said.append(f"{name} is new.")
-                if name not in known and LESSON.fullmatch(name):
-                    said += self._take_over(name)
+            if os.path.lexists(self.work / name):
+                continue
+            content = self._pristine(name)
+            said.append(f"{name} is new.")
+            passed = self._passed(name) if LESSON.fullmatch(name) and name not in known else {}
+            if passed:
+                carried = carry("", _text(content), passed)
+                content, said = carried.text.encode(), [*said, *carried.sentences()]
+            self._write(name, content)
         return said
 
     def names(self) -> list[str]:
-        """Return the course's files that learners get copies of, relative to lessons/."""
-        if not (self.pristine / "index.py").is_file():
-            raise Failure(f"the course is incomplete: {self.pristine} holds no index.py.")
-        files = [
-            path
-            for path in self.pristine.iterdir()
-            if path.name in BESIDE_LESSONS or LESSON.fullmatch(path.name)
-        ]
-        files += [p for p in self.pristine.glob("layouts/**/*") if p.is_file()]
-        return sorted(p.relative_to(self.pristine).as_posix() for p in files)
+        """Return the names of the files in lessons/, of which learners get copies."""
+        return sorted(path.name for path in self.pristine.glob("[!.]*") if path.is_file())
 
     def newer(self) -> list[str]:
         """Return the names whose pristine file changed since the learner's copy was made."""
@@ -61,22 +55,12 @@ class Workspace:
         changed = [n for n in self.names() if record.get(n) != _digest(self._pristine(n))]
         return [name for name in changed if self._differs(name)]
 
-    def lesson(self, wanted: str) -> str:
-        """Return the file name of the lesson called `wanted` ("l04b", or the whole stem)."""
-        lessons = [name for name in self.names() if LESSON.fullmatch(name)]
-        stem = Path(wanted).name.lower().removesuffix(".py")
-        for name in lessons:
-            if stem in (name.removesuffix(".py"), name.split("_")[0]):
-                return name
-        known = ", ".join(name.removesuffix(".py") for name in lessons) or "none"
-        raise Failure(f"there is no lesson {wanted!r}; the lessons are: {known}.")
-
-    def reset(self, wanted: str) -> Path | None:
-        """Bring a lesson in anew; return where the learner's version is kept, if there was one.
+    def reset(self, lesson: str) -> Path | None:
+        """Bring a lesson such as l04b in anew; return where the learner's version is kept, if any.
 
         Raises: OSError.
         """
-        name = self.lesson(wanted)
+        name = next(name for name in self.names() if name.startswith(f"{lesson}_"))
         self.work.mkdir(exist_ok=True)
         kept = self._keep(name) if os.path.lexists(self.work / name) else None
         self._write(name, self._pristine(name))
@@ -108,21 +92,6 @@ class Workspace:
         self._write(name, new)
         return said
 
-    def _take_over(self, name: str) -> list[str]:
-        """Fill a new lesson's stubs with the answers in its other halves, such as l04_x.py.
-
-        A half whose newest version defines a function itself keeps that function.
-        """
-        text, said = _text(self._pristine(name)), list[str]()
-        for half in self.work.glob(f"{name[:3]}*.py"):
-            if half.name != name and half.name in self.names():
-                theirs = names_in(_text(self._pristine(half.name)))
-                old = _text(read_bytes(half))
-                carried = carry(old, text, self._passed(name), without=theirs)
-                text, said = carried.text, said + (carried.sentences() if carried.names else [])
-        self._write(name, text.encode())
-        return said
-
     def _passed(self, lesson: str) -> dict[str, str]:
         """Return the sources of passed answers, which course.saved_answers keeps, by function name.
 
@@ -149,7 +118,7 @@ class Workspace:
 
     def _keep(self, name: str) -> Path:
         mine = self.work / name
-        return keep(mine, read_bytes(mine), self.work)[0]
+        return keep(mine, read_bytes(mine))[0]
 
     def _record(self) -> dict[str, str]:
         """The record; a damaged one counts as empty, so that every file counts as edited."""
@@ -157,6 +126,33 @@ class Workspace:
             return dict(json.loads(read_bytes(self.work / RECORD)))
         except (OSError, ValueError, TypeError):
             return {}
+
+
+def keep(mine: Path, content: bytes) -> tuple[Path, bool]:
+    """Write a version of the learner's file `mine` to kept/ beside it, under a name with the date.
+
+    Returns the copy, and whether it is new: a version that is kept already is not written again.
+    Raises: OSError naming the file.
+    """
+    folder = mine.with_name("kept")
+    for kept in folder.glob(f"{mine.stem}.*{mine.suffix}"):
+        if kept.read_bytes() == content:
+            return kept, False
+    dated = f"{mine.stem}.{time.strftime('%Y-%m-%d-%H%M%S')}"
+    kept, number = folder / f"{dated}{mine.suffix}", 1
+    while kept.exists():
+        number += 1
+        kept = folder / f"{dated}-{number}{mine.suffix}"
+    write_atomically(kept, content)
+    return kept, True
+
+
+def note(kept: Path, reason: str) -> str:
+    """Write down why a copy was kept; return the whole sentence."""
+    sentence = f"{reason} It is kept as {'/'.join(kept.parts[-3:])}."
+    with (kept.parent / "why.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{time.strftime('%Y-%m-%d %H:%M')}  {sentence}\n")
+    return sentence
 
 
 def _digest(content: bytes) -> str:

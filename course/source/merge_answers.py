@@ -6,7 +6,7 @@ Works on source text with `ast` only, so that none of the learner's code is run.
 
 import ast
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course.source.cells import Notebook, Statement
@@ -37,14 +37,11 @@ class Carried:
         return [*said, *self.notes]
 
 
-def carry(
-    old: str, new: str, passed: Mapping[str, str] | None = None, *, without: Container[str] = ()
-) -> Carried:
+def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carried:
     """Return `new` with the learner's functions of `old` in place of its stubs.
 
     `passed` maps function names to saved sources of passed answers: they stand in for functions
-    that `old` no longer holds in readable form (a cell left with a syntax error, say). Stubs named
-    in `without` stay as they are.
+    that `old` no longer holds in readable form (a cell left with a syntax error, say).
     """
     mine, fresh = read_notebook(old), read_notebook(new)
     saved = {name: read_notebook(source) for name, source in (passed or {}).items()}
@@ -54,7 +51,7 @@ def carry(
     left: list[tuple[str, str]] = []
     for name, stub in stubs.items():
         source = next((n for n in (mine, saved.get(name)) if n and _answers(n, name)), None)
-        if name in without or source is None:
+        if source is None:
             continue
         why = _misfit(source, stub, luggage.theirs)
         if why:
@@ -100,8 +97,3 @@ def _num_args(node: ast.stmt) -> range:
     if None in args.kw_defaults:  # one that has to be named, which a lesson does not do
         return range(0)
     return range(most - len(args.defaults), sys.maxsize if args.vararg else most + 1)
-
-
-def names_in(text: str) -> set[str]:
-    """Return the names that a notebook binds, stubs among them."""
-    return {name for item in read_notebook(text).statements for name in item.binds}

@@ -9,18 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import tomllib
 from pathlib import Path
 
 import psutil
 import pytest
-from launching import free_port, wait_for
+from launching import wait_for
 from support import ROOT, write_program
 
 from course.launcher import doctor
 from course.launcher.failure import Failure, cannot_load
-from course.launcher.install import Installation, _is_locked, one_at_a_time, uv_environment
+from course.launcher.install import Installation, uv_environment
 
 CONFIGURATION = """\
 :env:.find-links='/wheels\\n/more'
@@ -46,8 +45,6 @@ def installed(place: Path, *extras: str) -> Installation:
     installation.ensure(*extras)
     folder = place / ".venv/lib/python3.11/site-packages/serving_nanogpt-0.dist-info"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "INSTALLER").write_text("uv\n")
-    (folder / "direct_url.json").write_text(f'{{"url": "{place.as_uri()}"}}')
     return installation
 
 
@@ -60,7 +57,7 @@ def asked_of(place: Path, program: str) -> list[str]:
 @pytest.mark.process
 def test_what_is_missing_is_installed_once_from_where_pip_is_configured_to(place: Path, capsys):
     (place / ".venv" / "pip-config").write_text(CONFIGURATION)
-    installation = installed(place)
+    installed(place)
     assert re.search(r"Installing the packages\.\nInstalled in \d+ s\.\n", capsys.readouterr().out)
     installed(place)
     assert capsys.readouterr().out == ""
@@ -69,32 +66,21 @@ def test_what_is_missing_is_installed_once_from_where_pip_is_configured_to(place
     environment = (place / ".venv" / "uv-environment").read_text().splitlines()
     assert "UV_DEFAULT_INDEX=https://other.example/simple" in environment
     assert asked_of(place, "pip") == []
-    assert not list(place.glob(".venv-kept-*")), "an empty environment is used as it is"
-    packages = place / ".venv/lib/python3.11/site-packages"
-    (packages / "torch-2.13.0+cpu.dist-info").mkdir()
-    said = f"The course is installed in {place}/.venv by uv, with PyTorch 2.13.0+cpu."
-    assert installation.describe() == said
 
 
 @pytest.mark.process
-def test_another_pin_another_extra_and_a_copied_course_are_installed(place: Path):
+def test_another_pin_and_another_extra_are_installed(place: Path):
     packages = place / ".venv/lib/python3.11/site-packages"
     installation = installed(place)
     project = (place / "pyproject.toml").read_text()
-    project = project.replace('"0"', '"0"\ndependencies = ["Ruff_X==2"]')
-    project = project.replace("dev = []", 'dev = ["serving-nanogpt[jupyter,live]"]')
-    (place / "pyproject.toml").write_text(project.replace("jupyter = []", 'jupyter = ["lab==1"]'))
+    project = project.replace("dependencies = []", 'dependencies = ["Ruff-X==2"]')
+    (place / "pyproject.toml").write_text(project.replace("dev = []", 'dev = ["lab==1"]'))
     (packages / "ruff_x-1.dist-info").mkdir()
     assert not installation.holds()
     (packages / "ruff_x-1.dist-info").rename(packages / "ruff_x-2+cpu.dist-info")
     assert installation.holds() and installation.holds("live") and not installation.holds("dev")
     installed(place, "dev")
     assert ".[dev]" in asked_of(place, "uv")[-1]
-    (packages / "lab-1.dist-info").mkdir()
-    assert installation.holds("dev")
-    copied = place.with_name("copied")
-    shutil.copytree(place, copied)
-    assert not Installation(copied).holds()
 
 
 @pytest.mark.process
@@ -124,9 +110,15 @@ def test_a_failure_is_said_and_what_is_installed_works_on(place: Path):
 def test_what_cannot_be_loaded_is_said_after_installing_and_by_the_doctor(
     place: Path, capsys, monkeypatch
 ):
-    installation = installed(place)
-    monkeypatch.setattr(Installation, "fault", lambda _: "No module named 'torch'")
-    assert doctor.report(installation, free_port()) == 1
+    installation, faults = installed(place), ["", "No module named 'torch'"]
+    (place / ".venv/lib/python3.11/site-packages/torch-2.13.0+cpu.dist-info").mkdir()
+    monkeypatch.setattr(Installation, "fault", lambda _: faults[0])
+    monkeypatch.setattr(doctor, "is_temporary", lambda root: False)
+    assert doctor.report(installation) == 0
+    said = f"   ok  The course is installed in {place}/.venv, with torch==2.13.0+cpu.\n"
+    assert said in capsys.readouterr().out
+    faults.pop(0)
+    assert doctor.report(installation) == 1
     assert "wrong  No module named 'torch'\n" in capsys.readouterr().out
     shutil.rmtree(place / ".venv" / "lib")
     with pytest.raises(Failure, match="No module named 'torch'"):
@@ -139,7 +131,6 @@ def test_a_package_that_cannot_be_loaded_is_one_sentence_with_what_to_do():
         "ModuleNotFoundError: No module named 'torch'": "delete .venv",
         'OSError: [WinError 126] Nicht gefunden. Error loading "c10.dll"': "Visual C++",
         "ImportError: DLL load failed while importing _C: not found": "Visual C++",
-        "OSError: libtorch.so: failed to map segment from shared object": "may run from",
     }.items():
         said = cannot_load(f"Traceback (most recent call last):\n{output}\n")
         assert output in said and remedy in said and "\n" not in said
@@ -151,39 +142,10 @@ def test_a_half_made_venv_is_made_anew_and_that_none_can_be_made_is_said(
 ):
     write_program(place / "no-venv", "#!/bin/sh\necho ensurepip is not available\nexit 1\n")
     monkeypatch.setattr(sys, "_base_executable", str(place / "no-venv"))
-    (place / ".installing").write_text("cut short")
+    (place / ".installing").touch()
     with pytest.raises(Failure, match="installing failed: the lines above say why"):
         Installation(place).ensure()
     assert capfd.readouterr().out.endswith("Making .venv.\nensurepip is not available\n")
-
-
-@pytest.mark.process
-def test_an_environment_of_the_learners_is_moved_aside(place: Path, capsys, monkeypatch):
-    mine = ".venv/lib/python3.11/site-packages/flask-3.2.dist-info"
-    (place / mine).mkdir(parents=True)
-    monkeypatch.setattr(sys, "_base_executable", "/nonexistent/python")
-    with pytest.raises(Failure, match="installing failed"):
-        Installation(place).ensure()
-    [aside] = place.glob(".venv-kept-*")
-    said = capsys.readouterr().out
-    assert f".venv was not made for the course: it is moved to {aside.name}.\n" in said
-    assert (place / mine.replace(".venv", aside.name)).exists()
-
-
-def test_a_second_installation_waits_for_its_turn_and_says_so(tmp_path: Path, capsys):
-    path, order = tmp_path / ".installing", []
-
-    def second() -> None:
-        with one_at_a_time(path):
-            order.append("second")
-
-    with one_at_a_time(path):
-        waiting = threading.Thread(target=second)
-        waiting.start()
-        wait_for(lambda: "Waiting for another installation" in capsys.readouterr().out)
-        order.append("first")
-    waiting.join(60)
-    assert order == ["first", "second"]
 
 
 def test_uv_is_told_pips_settings_and_with_an_index_of_ones_own_leaves_pytorchs_alone():
@@ -209,7 +171,7 @@ def test_the_pins_of_all_files_agree_and_the_lock_names_only_versions():
     extras = project["optional-dependencies"]
     asked = {pin for pins in extras.values() for pin in pins if "==" in pin}
     assert asked | set(project["dependencies"]) <= set(locked)
-    assert set(Installation(ROOT).pins("dev")) >= {*project["dependencies"], *extras["jupyter"]}
+    assert set(Installation(ROOT).pins("jupyter")) == {*project["dependencies"], *extras["jupyter"]}
 
 
 def start(place: Path) -> "subprocess.Popen[str]":
@@ -231,13 +193,3 @@ def test_ctrl_c_during_an_installation_is_one_line(place: Path):
     assert stopped.returncode == 130
     assert not psutil.wait_procs(installing, timeout=60)[1]
     assert Installation(place).is_half_made()
-
-
-@pytest.mark.process
-def test_what_a_killed_launcher_has_started_is_waited_for(place: Path):
-    with start(place) as killed, (place / ".installing").open("a") as lock:
-        killed.kill()
-        killed.wait()
-        assert not _is_locked(lock)
-        (place / ".venv" / "uv-hangs").unlink()
-        wait_for(lambda: _is_locked(lock))

@@ -5,12 +5,10 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -23,14 +21,6 @@ from course.launcher.command import COMMANDS, FOR_OTHERS, Launcher
 from course.launcher.failure import learn_command
 
 
-@pytest.fixture(autouse=True)
-def ctrl_c_stays_on():
-    """A command blocks Ctrl-C for the course, and this process never becomes the course."""
-    yield
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch) -> Launcher:
     """learn.py in this process, for a course of one lesson with nothing installed."""
@@ -41,12 +31,13 @@ def here(tmp_path: Path, monkeypatch) -> Launcher:
     return Launcher(tmp_path)
 
 
-def test_an_older_python_says_what_it_needs(monkeypatch):
+@pytest.mark.parametrize("version", [(3, 9, 1), (3, 15, 0)])
+def test_a_python_without_a_build_of_pytorch_is_refused(monkeypatch, version: tuple[int, ...]):
     """Newer syntax above the version check, or in the file at all, would be a SyntaxError."""
     text = (ROOT / "learn.py").read_text()
     ast.parse(text, feature_version=(3, 6))
-    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
-    with pytest.raises(SystemExit, match=r"needs Python 3\.11 or newer, and this is Python 3\.9"):
+    monkeypatch.setattr(sys, "version_info", version)
+    with pytest.raises(SystemExit, match=r"needs Python 3\.11 to 3\.14, and this is Python 3\."):
         exec(text, {"__name__": "learn", "__file__": str(ROOT / "learn.py")})
 
 
@@ -64,8 +55,8 @@ WRONG_CALLS = {
     "--port 80": "--port: 80 is out of range: it must be from 1024 to 65535",
     "jupyter --speed": "unrecognized arguments: --speed",
     "--host 192.0.2.1": "invalid choice: '192.0.2.1'",
-    "reset": "required: lesson",
-    "reset l77": "there is no lesson 'l77'; the lessons are: l01_chunks",
+    "reset": "required: LESSON",
+    "reset l77": "invalid choice: 'l77' (choose from ",
 }
 
 
@@ -98,7 +89,7 @@ def test_on_windows_the_launcher_waits_and_leaves_ctrl_c_to_the_program(monkeypa
     monkeypatch.setattr(command.subprocess, "call", interrupted)
     with monkeypatch.context() as patch:
         patch.setattr(command.os, "name", "nt")
-        assert command.become(["python"], {}) == 130
+        assert command.become(["python"]) == 130
     signal.signal(signal.SIGINT, before)
 
 
@@ -120,7 +111,7 @@ def test_what_becomes_of_the_lessons_is_said_and_what_is_wrong_with_them_before_
     assert here.run(["update"]) == here.run(["update"]) == 0
     (here.root / "lessons" / "l01_chunks.py").write_text(LESSON.format(title="Better"))
     here.prepare()
-    assert here.run(["reset", "L01"]) == 0
+    assert here.run(["reset", "l01"]) == 0
     said = (
         "index.py is new.\nl01_chunks.py is new.\nEverything is up to date.\ninstalled\n"
         "There is a newer version of l01_chunks.py: python3 learn.py update\n"
@@ -136,60 +127,20 @@ def test_what_becomes_of_the_lessons_is_said_and_what_is_wrong_with_them_before_
 
 
 def test_the_doctor_finds_what_is_wrong(here: Launcher, capsys, monkeypatch):
-    (here.root / ".installing").write_text("cut short")
-    monkeypatch.setattr(doctor, "port_is_free", lambda port: port != 2719)
+    (here.root / ".installing").touch()
     monkeypatch.setattr(doctor, "is_temporary", lambda root: True)
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=12 * 10**8))
-    assert here.run(["doctor", "--port", "2719"]) == 1
+    assert here.run(["doctor"]) == 1
     said = capsys.readouterr().out
     for finding in (
         "   ok  Python 3.",
-        "wrong  .venv is half made: python3 learn.py makes it anew.",
-        "wrong  the disk has 1.2 GB free, and 3 GB are needed: make room.",
+        "wrong  .venv is half made, or being made: python3 learn.py makes it anew.",
         f"wrong  {here.root} is a temporary folder",
-        " note  port 2719 is taken",
-        " note  no browser was found here",
     ):
         assert finding in said, said
-    assert said.count("wrong  ") == 3, "notes are nothing wrong"
     (here.root / ".installing").unlink()
-    (here.root / ".venv").mkdir()  # what is installed takes no more room
     monkeypatch.setattr(doctor, "is_temporary", lambda root: False)
     assert here.run(["doctor"]) == 0
     assert " note  the course is not installed yet" in capsys.readouterr().out
-
-
-MACHINES = [  # platform.platform(), Python; whether PyTorch has a build
-    ("Linux-6.1.0-x86_64-with-glibc2.36", (3, 14), True),
-    ("Linux-5.15.0-microsoft-standard-WSL2-aarch64-with-glibc2.28", (3, 11), True),
-    ("macOS-14.5-arm64-arm-64bit", (3, 13), True),
-    ("win-amd64", (3, 12), True),
-    ("Linux-6.1.0-x86_64-with-glibc2.36", (3, 15), False),
-    ("Linux-6.1.0-riscv64-with-glibc2.36", (3, 12), False),
-    ("Linux-6.1.0-x86_64-with-musl1.2.5", (3, 12), False),
-    ("Linux-6.1.0-x86_64-with-glibc2.17", (3, 12), False),
-    ("macOS-15.1-x86_64-i386-64bit", (3, 12), False),
-    ("macOS-13.7-arm64-arm-64bit", (3, 12), False),
-    ("win-arm64", (3, 12), False),
-]
-
-
-def test_a_machine_or_python_without_a_build_of_pytorch_is_named_before_anything_is_installed(
-    here: Launcher, capsys, monkeypatch
-):
-    for system, version, has_build in MACHINES:
-        with monkeypatch.context() as patch:
-            patch.setattr(doctor.sys, "version_info", (*version, 1))
-            patch.setattr(doctor.sys, "platform", "win32" if system[:3] == "win" else "linux")
-            patch.setattr(doctor.sysconfig, "get_platform", lambda system=system: system)
-            patch.setattr(doctor.platform, "platform", lambda system=system: system)
-            assert (doctor.unsupported() is None) is has_build, system
-    monkeypatch.setattr(doctor.platform, "platform", lambda: "OpenBSD")
-    assert here.run(["check", "l01"]) == 1
-    assert re.fullmatch(r"learn\.py: PyTorch has .+ on OpenBSD .+\.\n", capsys.readouterr().err)
-    assert not (here.root / ".venv").exists()
 
 
 def test_what_is_slow_or_may_fail_about_a_folder_is_noted(monkeypatch):
@@ -203,6 +154,10 @@ def test_what_is_slow_or_may_fail_about_a_folder_is_noted(monkeypatch):
         assert "in a folder that is synced" in next(doctor.notes(Path(folder)))
     monkeypatch.setenv("WSL_DISTRO_NAME", "Debian")
     assert "slow from WSL" in next(doctor.notes(Path("/mnt/c/course")))
+    monkeypatch.setattr(doctor.platform, "machine", lambda: "x86_64")
+    with monkeypatch.context() as patch:
+        patch.setattr(doctor.sys, "platform", "darwin")
+        assert "no builds for Macs with Intel" in next(doctor.notes(long))
     with monkeypatch.context() as patch:
         patch.setattr(doctor.os, "name", "nt")
         [said] = doctor.notes(long)
@@ -241,10 +196,6 @@ def test_it_runs_before_anything_is_installed(bare: Path):
         for arguments in (["reset", "l01"], ["--help"]):
             done = run([sys.executable, *options, "learn.py", *arguments], cwd=bare)
             assert (done.returncode, done.stderr) == (0, "") and done.stdout
-    unread = run(
-        ["sh", "-c", f"{{ sleep 0.3; {sys.executable} learn.py doctor; }} | true"], cwd=bare
-    )
-    assert unread.stderr == "", "a reader that has gone is no error"
     assert (bare / "work" / "l01_chunks.py").exists()
 
 
@@ -262,9 +213,8 @@ def test_arguments_and_the_status_are_passed_on(course: Path):
 def test_ctrl_c_during_a_check_ends_all_that_was_started(course: Path):
     """A terminal sends it to every process of the launcher's group, and no other gets to know."""
     (course / "course" / "__main__.py").write_text(
-        """import pathlib, signal, subprocess, sys
+        """import pathlib, subprocess, sys
 try:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     child = subprocess.Popen(["sleep", "600"])
     pathlib.Path("checking").touch()
     child.wait()
