@@ -64,8 +64,9 @@ class CompiledExecutor(CachedExecutor):
         self.num_weights = sum(parameter.numel() for parameter in model.parameters())
         self.second = ThreadPoolExecutor(1) if torch.get_num_threads() > 1 else None
         self.scratch = self._make_scratch(1)
-        in_place = isinstance(cache, KVCache) and not cache.writes_on_commit
-        self.kv = cache.storage.numpy() if in_place else None  # (2, L, H, E, D)
+        self.kv: np.ndarray | None = None  # (2, L, H, E, D) where the kernel may write in place
+        if isinstance(cache, KVCache) and not cache.writes_on_commit:
+            self.kv = cache.storage.numpy()
 
     def execute(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""
