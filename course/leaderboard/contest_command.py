@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
@@ -158,7 +159,7 @@ def _as_json(
 
 def _judge_others(arguments: Namespace, console: Console) -> int:
     """Plays the entries of files again, in a sandbox; returns the exit status."""
-    if sys.platform != "linux":
+    if platform.system() != "Linux":
         raise Failure("other people's policies need a sandbox, which only Linux has.")
     entries = [each for path in arguments.verify or arguments.score for each in read_board(path)]
     if arguments.score and not (arguments.salt and arguments.board):
