@@ -104,6 +104,26 @@ def _():
         logits, _ = model(tokens)
         tokens = append(tokens, sample(logits[-1]))
     ```
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(WorkBars):
+    WorkBars(
+        [{"name": "without a cache", "tokens": [10 + i for i in range(200)]}],
+        title="200 characters after a prompt of 10 tokens",
+        question="How many tokens does the loop compute for each new character?",
+        start=199,
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    After a prompt of 10 tokens, the first character costs 10 tokens and the last one 209. Together the
+    200 characters cost 21,900 tokens, not 2,000.
 
     The loop is short, and it generates the right text. In this course it is the
     [*oracle*](/?file=glossary.py&view-as=present): the simple, slow loop whose tokens every faster

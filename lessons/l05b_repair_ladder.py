@@ -110,7 +110,7 @@ def _():
             "All running requests are immune",
         ),
         2,
-        "The engine takes arrivals from its inbox only between two steps. At the end of scheduling it publishes the *snapshot*, a list of waiting and running requests that the monitor reads. "
+        "The engine takes arrivals from its inbox only between two steps. At the end of scheduling it publishes the snapshot, a list of waiting and running requests that the monitor reads. "
         "So a request that arrives during a pass stays in the inbox, which the monitor does not read, and is missing from the snapshot. The monitor exists for exactly these requests. "
         "Nearly all requests that were waiting when the pass began joined that pass, so the snapshot holds hardly any waiting request.",
     )

@@ -49,13 +49,14 @@ def _():
     from course.replay import replays
     from course.saved_answers import load_policies
     from nanogpt import Engine, load_model
-    from widgets import BlockPool, Curves, PrefixTree, whose
+    from widgets import BlockPool, Curves, PrefixTree, bar, whose
 
     return (
         BlockPool,
         Curves,
         Engine,
         PrefixTree,
+        bar,
         engine_loop,
         exhibits,
         load_model,
@@ -85,20 +86,20 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _():
+def _(bar):
     after(
         "l07.reserved",
-        mo.md(r"""
+        mo.md(rf"""
             The same run with the memory cut into **blocks**. A request takes another block only when its
             tokens need it:
 
             | K/V in | share of the reserved memory that holds tokens |
-            |:--|--:|
-            | a slot for each request | 10.5 % |
-            | blocks of 64 | 71.8 % |
-            | blocks of 16 | 87.5 % |
-            | blocks of 8 | 93.8 % |
-            | blocks of 1 | 100.0 % |
+            |:--|:--|
+            | a slot for each request | {bar(0.105, "10.5 %")} |
+            | blocks of 64 | {bar(0.718, "71.8 %")} |
+            | blocks of 16 | {bar(0.875, "87.5 %")} |
+            | blocks of 8 | {bar(0.938, "93.8 %")} |
+            | blocks of 1 | {bar(1.0, "100.0 %")} |
 
             The waste is at most `block_size` − 1 tokens per request, all of it in the last block. Longer
             texts waste less of a slot, but still most of it: 60 requests that are 217 tokens long on average
@@ -121,10 +122,6 @@ def _():
     to 7 lie, its second where tokens 8 to 15 lie, and so on. The blocks of a table need not be
     neighbours, so every free block fits every request.
 
-    Blocks also make memory easy to give back. In lesson 4 a slice of a tensor freed nothing, because
-    a view keeps its whole buffer alive. A block belongs only to the tables that name it. When no
-    table names it any more, the pool can give it to another request, and nothing has to be copied.
-
     Below, six requests run on nineteen blocks of eight tokens. Four of the prompts begin with
     *JULIET: O Romeo, Romeo! Where is*. Press play, and watch how a block gets into two tables, what
     happens to the blocks of a finished request, and which blocks are overwritten when the pool is
@@ -145,28 +142,26 @@ def _(Engine, load_model, load_policies, pool, replays, torch):
 
 @app.cell(hide_code=True)
 def _(BlockPool, reference_trace):
-    after(
-        "l07.reserved",
-        BlockPool(
-            reference_trace.to_json(),
-            title="Six requests on nineteen blocks",
-            question="What happens to a block when the request that computed it finishes?",
-        ),
+    BlockPool(
+        reference_trace.to_json(),
+        title="Six requests on nineteen blocks",
+        question="What happens to a block when the request that computed it finishes?",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l07.reserved",
-        mo.md(r"""
-            A free block is not wiped. It keeps its K/V, and later requests can find it until the pool needs
-            the block for something else. Request 3 starts four steps after request 0 has finished, and finds
-            the first 48 tokens of its own prompt. So free memory serves as a cache. Dropping a cached block
-            costs nothing now, but a later request may have to compute its K/V again.
-        """),
-    )
+    mo.md(r"""
+    Blocks also make memory easy to give back. In lesson 4 a slice of a tensor freed nothing, because
+    a view keeps its whole buffer alive. A block belongs only to the tables that name it. When no
+    table names it any more, the pool can give it to another request, and nothing has to be copied.
+
+    A free block is not wiped. It keeps its K/V, and later requests can find it until the pool needs
+    the block for something else. Request 3 starts four steps after request 0 has finished, and finds
+    the first 48 tokens of its own prompt. So free memory serves as a cache. Dropping a cached block
+    costs nothing now, but a later request may have to compute its K/V again.
+    """)
     return
 
 

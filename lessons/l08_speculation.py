@@ -39,7 +39,25 @@ def _():
     | 4 | 0.63 ms, ×1.34 | 5.30 ms, ×1.00 |
     | 16 | 0.84 ms, ×1.78 | 5.30 ms, ×1.00 |
     | 64 | 2.01 ms, ×4.28 | 5.30 ms, ×1.00 |
+    """)
+    return
 
+
+@app.cell(hide_code=True)
+def _(StepCost, step_costs):
+    _, _gpu = step_costs()
+    StepCost(
+        [_gpu],
+        title="Time of a pass, by the tokens in it",
+        max_tokens=256,
+        question="How many tokens can a pass compute in the time that it needs for one?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     On the GPU, 64 tokens cost as much as one. A pass takes 0.5 ms of fixed overhead and 4.8 ms to read
     all weights. Up to 150 tokens, the arithmetic (32 µs per token) takes less time than reading the
     weights. On the CPU, more tokens are cheap but not free.
@@ -68,12 +86,13 @@ def _():
     from course.lesson_data import l08_exhibits as exhibits
     from course.lesson_data import l08_measured as measured
     from course.lesson_data import l08_runs as runs
+    from course.lesson_data.l00_batching import step_costs
     from course.replay import replays
     from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
     from nanogpt.policies import acceptance
     from nanogpt.speculative.trigram import TrigramDraft
-    from widgets import AcceptBars, Curves, SpeculationStrip, Timeline, bar, whose
+    from widgets import AcceptBars, Curves, SpeculationStrip, StepCost, Timeline, bar, whose
 
     return (
         AcceptBars,
@@ -82,6 +101,7 @@ def _():
         EngineConfig,
         Request,
         SpeculationStrip,
+        StepCost,
         Timeline,
         TrigramDraft,
         acceptance,
@@ -96,6 +116,7 @@ def _():
         replace,
         replays,
         runs,
+        step_costs,
         torch,
         whose,
     )
@@ -327,7 +348,7 @@ def _():
         "takes as long as 1 + 4 · 0.1 = 1.4 passes: **2.65 times**. No draft reaches 4.0: at α = 1 a "
         "round yields 5 tokens in 1.4 passes, **3.57 times**. The post's formula pays for one draft "
         "token instead of four, and it counts each draft token by itself, as if those after a rejected "
-        "one could stay. Its other number, *E[accepted] ≈ 2.71 tokens/step*, is the mean number of "
+        "one could stay. Its other number, `E[accepted] ≈ 2.71 tokens/step`, is the mean number of "
         "accepted draft tokens; the target's own token makes it 3.71.",
     )
     return

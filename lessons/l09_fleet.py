@@ -353,7 +353,7 @@ def _():
         1,
         "The busy one, with **244 against 221 points**. On the modelled GPU a token takes 13 µs, "
         "so 33 tokens take less than half a millisecond. Points have no unit, so the bad trade "
-        "was not noticed. Use one unit instead: a worker's *backlog* is the number of prompt tokens "
+        "was not noticed. Use one unit instead: a worker's backlog is the number of prompt tokens "
         "that it still has to compute, and a hit is a number of tokens that it need not compute. "
         "Together they tell which worker **finishes** this prefill first.",
     )

@@ -40,6 +40,17 @@ def _():
     Some read slowly, some disconnect in the middle of a sentence, and together they may send more than
     the engine can serve. How much can it take, and what should a server do with the rest?
 
+    The diagram shows the way of a request through the server, and where your three functions run:
+
+    ```text
+    clients <== HTTP ==> event loop (uvicorn, Starlette)
+                            |                  ^
+    10.1 admission_control  |                  |  10.2 stream_delta
+    10.3 on_disconnect      | commands         | text
+                            v                  |
+                        SimpleQueue --> engine's thread: Engine.step, again and again
+    ```
+
     The cells below build one engine from all your functions that passed their checks, in every lesson.
     Where one is missing, the course's reference stands in. The engine calls some of them only under a
     setting that you may add: `executor="fused"` for lesson 3, `sliding_window=48` for lesson 4,
@@ -134,15 +145,6 @@ def _():
     rest of this page is about.
 
     ## From a socket to a step
-
-    ```text
-    clients <== HTTP ==> event loop (uvicorn, Starlette)
-                            |                  ^
-    10.1 admission_control  |                  |  10.2 stream_delta
-    10.3 on_disconnect      | commands         | text
-                            v                  |
-                        SimpleQueue --> engine's thread: Engine.step, again and again
-    ```
 
     The server has two threads. The **event loop** talks to all clients and never computes. The **engine's
     thread** runs steps and never touches a socket. Submit and abort are commands in a queue, and the
@@ -706,11 +708,11 @@ def _():
     | clients | events | time relative to the bare engine | CPU time relative to the bare engine |
     |--:|:--|--:|--:|
     | 1 | every step | 1.06 | 1.06 |
-    | 1 | every 20 ms | 1.00 | 1.01 |
+    | 1 | every&nbsp;20&nbsp;ms | 1.00 | 1.01 |
     | 8 | every step | 1.08 | 1.07 |
-    | 8 | every 20 ms | 1.03 | 1.02 |
+    | 8 | every&nbsp;20&nbsp;ms | 1.03 | 1.02 |
     | 32 | every step | 1.08 | 1.05 |
-    | 32 | every 20 ms | 1.08 | 1.07 |
+    | 32 | every&nbsp;20&nbsp;ms | 1.08 | 1.07 |
 
     Medians of nine interleaved repeats on two cores of a shared machine. Single repeats were between 0.7
     and 1.4, so the second decimal says little (`docs/benchmarks/serving.md`).

@@ -30,7 +30,7 @@ function drawPanel(each, at, steps, top, width) {
   });
   const every = Math.ceil(34 / ((width - LEFT) / steps));
   for (let step = 0; step < steps; step += every) {
-    const x = LEFT + ((step + 0.5) * (width - LEFT)) / steps;
+    const x = Math.min(LEFT + ((step + 0.5) * (width - LEFT)) / steps, width - 12); // room for a label
     picture.append(chartText(x, PANEL - 5, "middle", String(step + 1)));
   }
   return { picture, bars };

@@ -56,12 +56,15 @@ def test_an_untouched_lesson_has_run_by_itself_and_fits_a_narrow_page(lesson):
 
 
 @in_lesson(*OPENED[:2])
-def test_text_cards_pictures_and_code_stand_in_one_column(lesson):
+def test_all_begins_at_one_left_edge_and_text_is_narrower_than_cards_pictures_and_code(lesson):
     column = lesson.page.evaluate(COLUMN)
-    left, right = column["text"][0]
+    left, text_right = column["text"][0]
+    right = column["card"][0][1]
+    assert text_right < right - 60
     for kind, boxes in column.items():
         assert boxes, kind
-        assert [box for box in boxes if abs(box[0] - left) > 2 or abs(box[1] - right) > 2] == []
+        edge = text_right if kind == "text" else right
+        assert [box for box in boxes if abs(box[0] - left) > 2 or abs(box[1] - edge) > 2] == []
 
 
 @in_lesson(*OPENED[::5])

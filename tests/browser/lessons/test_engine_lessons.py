@@ -38,7 +38,7 @@ def test_a_lesson_s_tasks_stand_over_framed_cells_its_lines_are_short_and_a_relo
     assert [each for each in hidden.all() if each.is_visible()] == []
     lengths = page.locator(".markdown.prose .paragraph").evaluate_all(TEXT_LINES)
     assert len(lengths) > 2
-    assert min(lengths) > 55 and max(lengths) <= 76  # 65 to 75; a last line is rarely full
+    assert min(lengths) > 55 and max(lengths) <= 76  # in a wide font; last lines are shorter
     page.reload()
     lesson.wait_until_open()
     expect(page.locator(".sn-work-bars .sn-wb-panel").first).to_be_visible()
