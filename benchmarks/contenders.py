@@ -49,8 +49,9 @@ def prepare_engine(model: GPT, make_executor: MakeExecutor | None = None, **sett
     def serve(load: Load) -> Tokens:
         if load not in engines:
             engines[load] = make_engine(model, load, make_executor, **settings)
-        trace = run_engine(engines[load], load)
-        return [list(trace.generated_tokens(record.id)) for record in trace.requests]
+        requests = requests_of(load, len(engines[load].arrived))
+        engines[load].run([(0, request) for request in requests])
+        return [request.generated_tokens for request in requests]
 
     return serve
 
@@ -65,15 +66,16 @@ def make_engine(
     return Engine(model, config, clock=WallClock(), make_executor=make_executor)
 
 
+def requests_of(load: Load, first: int) -> list[Request]:
+    """The load's requests, with ids from `first` on."""
+    return [Request(i, list(p), load.max_new_tokens) for i, p in enumerate(load.prompts, first)]
+
+
 def run_engine(engine: Engine, load: Load) -> Trace:
     """Serve a load on an engine that may have served it before; the trace is of this time only."""
     before = engine.trace()
     first = len(before.requests)
-    requests = [
-        Request(first + i, list(prompt), load.max_new_tokens)
-        for i, prompt in enumerate(load.prompts)
-    ]
-    trace = engine.run([(0, request) for request in requests])
+    trace = engine.run([(0, request) for request in requests_of(load, first)])
     return replace(trace, requests=trace.requests[first:], steps=trace.steps[len(before.steps) :])
 
 

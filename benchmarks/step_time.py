@@ -188,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure everything and write it."""
     parser = command_line(__doc__, quick=False)
     parser.add_argument("--output", type=Path, default=Path("lessons/data/step_time.json"))
-    parser.add_argument("--machine", default="one core of an AMD EPYC (Zen 4)")
+    parser.add_argument("--machine", default="one core of an AMD EPYC (Zen 3)")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     executors = ("packed",) if options.quick else ("packed", "compiled")

@@ -27,8 +27,10 @@ from nanogpt.model import GPT
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.policies import Policies
 
-WORTH_SHARING = 10_000_000
-"""From this many multiply-adds per step, a second thread takes part."""
+WORTH_SHARING = 60_000_000
+"""From this many multiply-adds per step, a second thread takes part; waking it takes 0.1 ms."""
+READ = 10
+"""So many multiply-adds take as long as reading a number of the weights or of K/V from memory."""
 
 
 def make_compiled(model: GPT, cache: KVStore, policies: Policies) -> Executor:
@@ -62,6 +64,7 @@ class CompiledExecutor(CachedExecutor):
         super().__init__(model, cache, policies)
         self.weights = packed_weights(model)
         self.num_weights = sum(parameter.numel() for parameter in model.parameters())
+        self.num_kv = 2 * model.config.num_layers * model.config.num_channels  # of a token
         self.second = ThreadPoolExecutor(1) if torch.get_num_threads() > 1 else None
         self.scratch = self._make_scratch(1)
         self.kv: np.ndarray | None = None  # (2, L, H, E, D) where the kernel may write in place
@@ -128,7 +131,8 @@ class CompiledExecutor(CachedExecutor):
         logits = np.empty((len(wanted), len(weights.logits) * WIDTH), kv.dtype)
         best = np.empty(len(wanted), np.int64)
         call = batch, weights, kv, config.tanh_gelu, self.scratch, logits, best
-        if self.second and num_tokens * self.num_weights >= WORTH_SHARING:
+        work = (num_tokens + READ) * self.num_weights + READ * self.num_kv * sum(held)
+        if self.second and work >= WORTH_SHARING:
             shared = self.second.submit(forward, *call)
             forward(*call)
             shared.result()
