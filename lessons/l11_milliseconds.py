@@ -86,13 +86,13 @@ def _():
     after(
         "l11.arithmetic",
         mo.md(r"""
-    Microseconds of CPU time, recorded on one core of a shared AMD EPYC (Zen 4), November 2026, with a
+    Microseconds of CPU time, recorded on one core of an AMD EPYC (Zen 3), November 2026, with a
     context of about 256 tokens. The two bars of a batch size share one scale: blue is arithmetic (products
     and attention), grey the engine's Python, orange the launches.
 
     - **Launches** is the time of a forward pass with the same operators and hardly any arithmetic: 16
       channels instead of 128. **Products** and **attention** are the additional time of the real model.
-      With one decode they take 0.42 ms in PyTorch's operators and 0.15 ms, a tenth of the packed step, in
+      With one decode they take 0.26 ms in PyTorch's operators and 0.13 ms, a tenth of the packed step, in
       compiled code.
     - With one decode, launches take more than half of the packed step. From batch 1 to 32 they do not
       even double, while the arithmetic grows with every request. So a larger batch spends a larger share
