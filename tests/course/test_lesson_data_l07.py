@@ -68,7 +68,7 @@ def test_the_lesson_s_shares_of_memory_are_those_of_the_run():
     shares, at_the_end = measured.shares_of_memory(), measured.mean_at_the_end()
     for size, share in shares.items():
         name = f"blocks of {size}" if size else "a slot for each request"
-        assert f"| {name} | {100 * share:.1f} % |" in text
+        assert f'| {name} | {{bar({round(share, 3)}, "{100 * share:.1f} %")}} |' in text
     assert f"**{100 * shares[None]:.0f} %**" in text
     assert f"They finish with {at_the_end:.0f} tokens in" in text
     assert f"only {100 * at_the_end / measured.CONTEXT:.0f} % of its" in text
