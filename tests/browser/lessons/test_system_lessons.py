@@ -305,7 +305,7 @@ def test_admission_without_an_end_fails_and_a_right_one_refuses_with_seconds(les
 def test_a_stream_that_repeats_or_never_ends_is_told_and_a_right_one_serves_again(lesson, served):
     lesson.answer(worked_source("l10.stream_delta").replace("[sent:]", ""))
     card = lesson.report("stream_delta", "failed")
-    expect(card).to_contain_text("do not send text again that it has")
+    expect(card).to_contain_text("send it no text that it already has")
     expect(lesson.shows("A stream of six tokens")).to_contain_text("by your stream_delta")
     expect(served).to_contain_text("0 of 6 texts are the oracle's")
     lesson.answer(EVENTS_ENDLESS)
