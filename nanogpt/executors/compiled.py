@@ -30,7 +30,7 @@ from nanogpt.policies import Policies
 WORTH_SHARING = 60_000_000
 """From this many multiply-adds per step, a second thread takes part; waking it takes 0.1 ms."""
 READ = 10
-"""So many multiply-adds take as long as reading a number of the weights or of K/V from memory."""
+"""Reading a number of the weights or of the K/V takes as long as so many multiply-adds."""
 
 
 def make_compiled(model: GPT, cache: KVStore, policies: Policies) -> Executor:
@@ -131,8 +131,8 @@ class CompiledExecutor(CachedExecutor):
         logits = np.empty((len(wanted), len(weights.logits) * WIDTH), kv.dtype)
         best = np.empty(len(wanted), np.int64)
         call = batch, weights, kv, config.tanh_gelu, self.scratch, logits, best
-        work = (num_tokens + READ) * self.num_weights + READ * self.num_kv * sum(held)
-        if self.second and work >= WORTH_SHARING:
+        cost = (num_tokens + READ) * self.num_weights + READ * self.num_kv * sum(held)
+        if self.second and cost >= WORTH_SHARING:
             shared = self.second.submit(forward, *call)
             forward(*call)
             shared.result()

@@ -569,7 +569,7 @@ def attention(batch, kv, chosen, scores, runs, scratch, phase):
 
 @njit(nogil=True)
 def pick(logits, best):
-    """Fill in the most likely token of each row, the first of several, or -1 if one is not finite.
+    """Fill in each row's most likely token, or -1 where a logit is not finite; the first of equals.
 
     Shapes: logits (R, V), best (R).
     """
