@@ -44,38 +44,6 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(StepCost, step_costs):
-    _, _gpu = step_costs()
-    StepCost(
-        [_gpu],
-        title="Time of a pass, by the tokens in it",
-        max_tokens=256,
-        question="How many tokens can a pass compute in the time that it needs for one?",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    On the GPU, 64 tokens cost as much as one. A pass takes 0.5 ms of fixed overhead and 4.8 ms to read
-    all weights. Up to 150 tokens, the arithmetic (32 µs per token) takes less time than reading the
-    weights. On the CPU, more tokens are cheap but not free.
-
-    A prefill computes many tokens in one pass, because it knows them all. A decode cannot know its next
-    input before it has sampled it. **Speculative decoding** therefore guesses. A cheap **draft** model
-    proposes the next k tokens, the **draft tokens**. The **target**, the model whose text we want,
-    computes the last token and all k draft tokens in one **verifying pass**. The logits at each of
-    these tokens show which token the target would choose next. An accepted draft token needs no pass of
-    its own.
-
-    Any cheap model can be the draft. Ours is a table: how often did each character follow each pair of
-    characters in the target's training text?
-    """)
-    return
-
-
-@app.cell(hide_code=True)
 def _():
     from dataclasses import replace
 
@@ -120,6 +88,38 @@ def _():
         torch,
         whose,
     )
+
+
+@app.cell(hide_code=True)
+def _(StepCost, step_costs):
+    _, _gpu = step_costs()
+    StepCost(
+        [_gpu],
+        title="Time of a pass, by the tokens in it",
+        max_tokens=256,
+        question="How many tokens can a pass compute in the time that it needs for one?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    On the GPU, 64 tokens cost as much as one. A pass takes 0.5 ms of fixed overhead and 4.8 ms to read
+    all weights. Up to 150 tokens, the arithmetic (32 µs per token) takes less time than reading the
+    weights. On the CPU, more tokens are cheap but not free.
+
+    A prefill computes many tokens in one pass, because it knows them all. A decode cannot know its next
+    input before it has sampled it. **Speculative decoding** therefore guesses. A cheap **draft** model
+    proposes the next k tokens, the **draft tokens**. The **target**, the model whose text we want,
+    computes the last token and all k draft tokens in one **verifying pass**. The logits at each of
+    these tokens show which token the target would choose next. An accepted draft token needs no pass of
+    its own.
+
+    Any cheap model can be the draft. Ours is a table: how often did each character follow each pair of
+    characters in the target's training text?
+    """)
+    return
 
 
 @app.cell

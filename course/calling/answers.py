@@ -148,17 +148,23 @@ def send(channel: Channel, function: Callable[..., Any], name: str) -> Answer:
 
     Raises: TypeError for a function that cannot travel, LostError, TooSlowError.
     """
+    not_sent = f"`{name}` could not be sent to the process that checks it"
+    try:
+        content = pickled(function, function, *functions_in(function))
+    except TypeError as error:
+        raise TypeError(f"{not_sent}: {error}") from None
     message = {
         "do": "unpickle",
-        "content": pickled(function, function, *functions_in(function)),
+        "content": content,
         "name": name,
         "sources": sources(function),
         "path": [each for each in sys.path if each],
+        "recursion_limit": sys.getrecursionlimit(),
     }
     reply = channel.exchange(message, _LOAD_S, BACKSTOP * _LOAD_S)
     error = _raised(reply)
     if error is not None:
-        raise TypeError(f"`{name}` could not be sent to the process that checks it: {error.told}")
+        raise TypeError(f"{not_sent}: {error.told}")
     return Answer(channel, name, _arguments(reply)[name], function)
 
 

@@ -90,7 +90,12 @@ class Answers:
         return {**self._added(loaded.functions), "problems": loaded.problems}
 
     def _unpickle(
-        self, content: bytes, name: str, sources: dict[str, str], path: list[str]
+        self,
+        content: bytes,
+        name: str,
+        sources: dict[str, str],
+        path: list[str],
+        recursion_limit: int,
     ) -> dict[str, Any]:
         """Take one function out of a pickle; `sources` are the texts of cells, for errors.
 
@@ -98,6 +103,7 @@ class Answers:
         """
         self.__init__(self._channel)
         _look_in(path)
+        sys.setrecursionlimit(recursion_limit)
         linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         try:
             return self._added({name: cloudpickle.loads(content)})
@@ -141,9 +147,12 @@ class Answers:
             said["error"] = raised(error, function)
         return {**said, "stdout": printed.text()}
 
-    def _run(self, content: bytes, sources: dict[str, str], path: list[str]) -> dict[str, Any]:
+    def _run(
+        self, content: bytes, sources: dict[str, str], path: list[str], recursion_limit: int
+    ) -> dict[str, Any]:
         """Run a job; its result is pickled, and `why` says why it failed."""
         _look_in(path)
+        sys.setrecursionlimit(recursion_limit)
         linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         torch.set_grad_enabled(False)
         printed = Printed(_MAX_SHOWN)

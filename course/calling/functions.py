@@ -5,6 +5,7 @@ import inspect
 import io
 import linecache
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import CodeType
@@ -41,12 +42,20 @@ def functions_in(value: Any, depth: int = 0) -> Iterator[Callable[..., Any]]:
         yield from functions_in(each, depth + 1)
 
 
+class Pickler(cloudpickle.Pickler):
+    """Writes what cloudpickle does, and weak dictionaries, in which `singledispatch` remembers."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How an object is written, where that is not as usual."""
+        if isinstance(obj, weakref.WeakKeyDictionary):
+            return weakref.WeakKeyDictionary, (dict[Any, Any](obj),)
+        return super().reducer_override(obj)
+
+
 def pickled(
-    value: Any,
-    *yours: Callable[..., Any],
-    pickler: type[cloudpickle.Pickler] = cloudpickle.Pickler,
+    value: Any, *yours: Callable[..., Any], pickler: type[cloudpickle.Pickler] = Pickler
 ) -> bytes:
-    """A value as cloudpickle writes it, the functions `yours` with all that they use.
+    """A value as `pickler` writes it, the functions `yours` with all that they use.
 
     Raises: TypeError naming what cannot travel.
     """

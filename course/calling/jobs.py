@@ -13,12 +13,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import torch
 
 from course.calling.channel import LostError, TooSlowError
 from course.calling.errors import BACKSTOP, describe_timeout, place_in
-from course.calling.functions import functions_in, pickled, sources
+from course.calling.functions import Pickler, functions_in, pickled, sources
 from course.calling.processes import Starter, own_starter
 from course.calling.results import PROJECT, CallResult
 from nanogpt.checkpoints.weights import load_model
@@ -54,6 +53,7 @@ def run(
             "content": pickled((job, args), *yours, pickler=_JobPickler),
             "sources": {name: text for each in yours for name, text in sources(each).items()},
             "path": [each for each in sys.path if each],
+            "recursion_limit": sys.getrecursionlimit(),
         }
         with (starter or own_starter()).start() as channel:
             reply = channel.exchange(message, limit_s, BACKSTOP * limit_s, most=_MOST_RESULT)
@@ -133,7 +133,7 @@ def is_shipped(model: GPT) -> bool:
     return alike and all(torch.equal(one, other) for one, other in pairs)
 
 
-class _JobPickler(cloudpickle.Pickler):
+class _JobPickler(Pickler):
     """Writes a job with the shipped model by name, and any other model by its weights."""
 
     def reducer_override(self, obj: Any) -> Any:

@@ -148,6 +148,16 @@ def test_a_notebook_names_the_language_of_its_code_and_neither_marimo_s_ui_nor_a
         assert re.findall(r"(?<![\w.])/(?:work|root|tmp|home|Users)/\S*", text) == [], stem
 
 
+def test_a_cell_uses_names_of_the_cells_above_it_since_jupyter_runs_them_in_that_order():
+    for stem, text in TEXTS.items():
+        above = set[str]()
+        for cell in [each for each in ast.parse(text).body if isinstance(each, ast.FunctionDef)]:
+            if "app.cell" in ast.unparse(cell.decorator_list[0]):
+                below = {argument.arg for argument in cell.args.args} - above
+                assert below == set(), (stem, cell.lineno)
+            above |= {cell.name, *re.findall(r"\w+", ast.unparse(cell.body[-1]))}
+
+
 INTRODUCED = {
     "packed": "3b", "sliding window": "4", "slack": "5", "repair ladder": "5b",
     "tensor parallel": "6", "block table": "7", "prefix hit": "7", "shared prefix": "7",
