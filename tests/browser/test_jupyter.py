@@ -85,7 +85,7 @@ def test_a_check_answers_when_its_exercises_cell_runs_and_the_replay_follows(
     report = notebook.locator(".sng-report[data-exercise='l04.visible']").first
     answer(notebook, NARROW)
     expect(report).to_have_attribute("data-status", "failed")
-    expect(report).to_contain_text("at a distance of exactly W a key is still visible.")
+    expect(report).to_contain_text("a key at a distance of exactly W is visible.")
     differs = replay.locator(".sn-note", has_text="is the first that differs")
     expect(differs).to_be_attached()
     right = worked_source("l04.visible")

@@ -135,7 +135,6 @@ export function mount({ model, el, name, label, inputs, build }) {
     waits = Boolean(after) && !isAnswered(after);
     root.classList.toggle("sn-waits", waits);
     root.dataset.after = after;
-    root.getRootNode().host?.toggleAttribute("data-sn-waits", waits);
     // A title may give the answer away.
     root.setAttribute("aria-label", (!waits && model.get("title")) || label);
     if (waits) {
