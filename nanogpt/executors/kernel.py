@@ -239,27 +239,6 @@ def count_of(typing: Any, work: Any, phase: Any, which: Any) -> Any:
     return types.int64(work, types.intp, types.intp), codegen
 
 
-@intrinsic
-def fetch(typing: Any, array: Any) -> Any:
-    """Ask for an array's memory before it is needed; its rows lie one behind another."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        each = context.make_array(signature.args[0])(context, builder, args[0])
-        byte, number, flag = ir.IntType(8).as_pointer(), ir.IntType(64), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        start = builder.bitcast(each.data, byte)
-        size = builder.mul(*(builder.extract_value(of, 0) for of in (each.shape, each.strides)))
-        with cgutils.for_range(builder, builder.udiv(size, number(LINE))) as loop:
-            place = builder.gep(start, [builder.mul(loop.index, number(LINE))])
-            builder.call(call, [place, flag(0), flag(3), flag(1)])
-        return context.get_dummy_value()
-
-    return types.void(array), codegen
-
-
-LINE = 64
-"""Bytes that a processor's cache takes at once."""
 TAKEN, DONE = 0, 8
 """The two counters of a phase, on different lines of the processor's cache."""
 
@@ -510,18 +489,6 @@ def product(x, panels, bias, out, kind, tanh_form, work, phase):
 
 
 @njit(nogil=True)
-def fetch_kv(batch, kv, unit):
-    """Ask for the K/V that a head of a row will read. Shapes: kv (2, H, E, D)."""
-    b, head = unit // kv.shape[1], unit % kv.shape[1]
-    if b < len(batch.held):
-        for start in range(0, batch.held[b], batch.block_size):
-            entry = batch.tables[b, start // batch.block_size] * batch.block_size
-            count = min(batch.block_size, batch.held[b] - start)
-            fetch(kv[0, head, entry : entry + count])
-            fetch(kv[1, head, entry : entry + count])
-
-
-@njit(nogil=True)
 def attention(batch, kv, chosen, scores, runs, scratch, phase):
     """Write each row's new K/V, and attend for its chosen tokens: a unit is a head of a row.
 
@@ -536,7 +503,6 @@ def attention(batch, kv, chosen, scores, runs, scratch, phase):
         b, head = unit // num_heads, unit % num_heads
         first, end, table = batch.starts[b], batch.starts[b + 1], batch.tables[b]
         own = slice(head * head_size, (head + 1) * head_size)
-        fetch_kv(batch, kv, unit + 1)
         for i in range(first, end):
             index = batch.held[b] + i - first
             entry = table[index // size] * size + index % size
