@@ -159,7 +159,7 @@ def _():
 
     **Vote**: a collective by which the ranks agree on the layer at which they leave a pass.
 
-    **Watchdog**: a process that ends another one which makes no progress.
+    **Watchdog**: a thread or process that ends a process which makes no progress.
 
     **Worker**: a process with one engine. The **router** sends each request to one of the workers.
 

@@ -371,8 +371,8 @@ def _():
 
     | decodes at once | 1 | 8 | 32 |
     |:--|--:|--:|--:|
-    | 10.8 million weights | ×1.32 | ×1.32 | ×1.53 |
-    | 0.9 million weights, this course's model | ×0.53 | ×0.71 | ×1.04 |
+    | 10.8 million weights | ×0.68 | ×1.07 | ×1.24 |
+    | 0.9 million weights, this course's model | ×0.40 | ×0.58 | ×0.76 |
 
     int8 is faster where the matrix products are large. Where they are small, rounding their inputs costs
     more time than the 8 bits save. Rounding changes the texts of this course's model.

@@ -572,7 +572,7 @@ def _():
     | the compiled executor | `torch.compile`, on by default: `-O0` to `-O3`, default `-O2` | `--enable-torch-compile`, off by default |
     | graphs | `cudagraph_mode`, default `FULL_AND_PIECEWISE`: full graphs for steps of decodes, piecewise ones for all others | decode `full`, prefill `breakable`: `--cuda-graph-backend-decode`, `--cuda-graph-backend-prefill` |
     | eager | `--enforce-eager` | both backends `disabled`; `--disable-cuda-graph` still works and is deprecated |
-    | `captured_size` | `cudagraph_capture_sizes`: 1, 2, 4, then every 8 below 256, then every 16 up to 512 at most; `vllm/v1/cudagraph_dispatcher.py` | `--cuda-graph-bs-decode`: 1, 2, 4, 8, 12, then every 8 up to 256, up to `--cuda-graph-max-bs-decode` |
+    | `captured_size` | `cudagraph_capture_sizes`: 1, 2, 4, then every 8 below 256, then every 16 up to 512, or 1,024 on data-centre Blackwell; `vllm/v1/cudagraph_dispatcher.py` | `--cuda-graph-bs-decode`: 1, 2, 4, 8, 12, then every 8 up to 256, up to `--cuda-graph-max-bs-decode` |
     | `overlap` | `--async-scheduling`, the default since 0.14 ([#27614](https://github.com/vllm-project/vllm/pull/27614)); `AsyncScheduler`; off: `--no-async-scheduling` | `event_loop_overlap`, the default; off: `--disable-overlap-schedule` |
     | 8-bit weights, K/V | `--quantization fp8`, `--kv-cache-dtype fp8` | `--quantization fp8`, `--kv-cache-dtype fp8_e4m3` |
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from support import ROOT
 
 from course.launcher.command import COMMANDS, OF_THE_COURSE, parser
+from course.lesson_map import LESSONS
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
@@ -106,6 +107,15 @@ def test_the_points_file_of_the_page_is_read_and_uses_every_key(tmp_path: Path):
     read_scheme(tmp_path / "points.toml")
     keys = re.findall(r"^\| `\[.+?\]` `(\w+)` \|", page, re.MULTILINE)
     assert keys == re.findall(r"^(\w+) =", example, re.MULTILINE)
+
+
+def test_the_weeks_of_the_plan_have_their_lessons_minutes():
+    page = text_of(ROOT / "docs" / "instructors.md")
+    minutes = {lesson.number: lesson.minutes for lesson in LESSONS}
+    weeks = re.findall(r"^\| (?:\d+|any) \| ([\db, ]+) \| (\d+) \|", page, re.MULTILINE)
+    assert {number for taught, _ in weeks for number in taught.split(", ")} == set(minutes)
+    for taught, stated in weeks:
+        assert sum(minutes[number] for number in taught.split(", ")) == int(stated), taught
 
 
 def test_what_other_peoples_machines_run_is_the_courses_own():
