@@ -128,14 +128,14 @@ def _add_contest(parser: argparse.ArgumentParser) -> None:
     add("--unsafe", action="store_true", help=unsafe)
 
 
-def _at_least_0(text: str) -> int:
-    return 0 if text == "0" else _at_least_1(text)
+def _at_least_0(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+    return int(text)
 
 
 def _at_least_1(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    return _at_least_0(text, 1)
 
 
 def check(wanted: str, only: str | None, file: Path | None) -> int:

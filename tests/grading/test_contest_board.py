@@ -133,6 +133,9 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert not (work / "b.json").exists()
+    with pytest.raises(SystemExit):
+        contest("--seed", "-1")
+    assert "'-1' is not a whole number of at least 0" in capsys.readouterr().err
 
 
 @pytest.mark.process
