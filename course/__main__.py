@@ -89,7 +89,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     add("--export", type=Path, metavar="FILE", help="write the slides to this file instead")
     host = "address for live; 0.0.0.0 lets other machines in (default: %(default)s)"
     add("--host", default="127.0.0.1", help=host)
-    add("--port", type=int, default=2720, help="port to serve at (default: %(default)s)")
+    add("--port", type=_port, default=2720, help="port to serve at (default: %(default)s)")
     add("--no-browser", action="store_true", help="open no browser")
 
 
@@ -128,13 +128,19 @@ def _add_contest(parser: argparse.ArgumentParser) -> None:
     add("--unsafe", action="store_true", help=unsafe)
 
 
-def _at_least_0(text: str) -> int:
-    return 0 if text == "0" else _at_least_1(text)
+def _at_least_0(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+    return int(text)
 
 
 def _at_least_1(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return _at_least_0(text, 1)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 65535")
     return int(text)
 
 
@@ -235,6 +241,9 @@ def demo(arguments: argparse.Namespace) -> int:
 
 def demo_live(arguments: argparse.Namespace) -> int:
     """Serves one engine to the room, until Ctrl-C."""
+    if arguments.export is not None:
+        raise Failure("--export writes a lesson's slides; name a lesson instead of live.")
+
     from course.live.live_command import serve_room
 
     return serve_room(arguments.host, arguments.port, browser=not arguments.no_browser)

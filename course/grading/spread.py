@@ -34,9 +34,9 @@ class Dask:
         Raises: ValueError when there is no scheduler, no worker, or one that grades otherwise;
         BrokenProcessPool when workers die again and again.
         """
-        from distributed import KilledWorker, as_completed
-
         with _connected(self.address) as client:
+            from distributed import KilledWorker, as_completed
+
             _see_that_all_are_alike(client, submissions[0].lesson)
             running = [
                 client.submit(grade_one, each, in_sandbox, seed, key=f"grade-{key_of(each, seed)}")

@@ -63,13 +63,17 @@ def entry_of(functions: Functions) -> Entry:
 
 def play_mine(name: str, number: int, seed: int, functions: Functions) -> Round:
     """One workload: the baselines play in this process, and the entry MINE in one of its own."""
-    made, entry = workload(name, seed), entry_of(functions)
-    try:
-        score = run(play, made, entry, limit_s=PLAY_S)
-    except RunError as error:
-        score = Score(len(made.calls), (), 0, 0, str(error))
+    score = _play_apart(workload(name, seed), functions)
     played = play_round(name, number, seed, BASELINES)
     return replace(played, scores=(*played.scores, (MINE, score)))
+
+
+def _play_apart(made: Workload, functions: Functions) -> Score:
+    """The score of the entry MINE, in a process of its own; 0 points where that is lost."""
+    try:
+        return run(play, made, entry_of(functions), limit_s=PLAY_S)
+    except RunError as error:
+        return Score(len(made.calls), (), 0, 0, str(error))
 
 
 def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
@@ -138,7 +142,7 @@ class Contribution:
     """The points that a policy brings in one workload.
 
     `alone`: the reference with this one policy, less the reference. `among`: all own policies, less
-    all but this one. `problem` is why a run with it failed.
+    all but this one. `problem` is why a run fails with it, and not without it.
     """
 
     policy: str
@@ -149,33 +153,26 @@ class Contribution:
 
 
 def card_of(functions: Functions, names: Sequence[str], seed: int) -> list[Contribution]:
-    """The report card, policy by policy, under one seed; a child process plays each workload."""
-    card: list[Contribution] = []
-    mine = [policy for policy in PLAYED if policy in functions]
-    for name in names:
-        try:
-            limit_s = PLAY_S * len(functions)
-            card += run(contributions, functions, workload(name, seed), limit_s=limit_s)
-        except RunError as error:
-            card += [Contribution(policy, name, 0, 0, str(error)) for policy in mine]
+    """The report card, policy by policy, under one seed."""
+    card = [each for name in names for each in _contributions(functions, workload(name, seed))]
     return sorted(card, key=lambda each: PLAYED.index(each.policy))
 
 
-def contributions(functions: Functions, made: Workload) -> list[Contribution]:
-    """What each of these policies brings in one workload. Plays them in this process."""
+def _contributions(functions: Functions, made: Workload) -> list[Contribution]:
+    """What each of these policies brings in one workload."""
     scores: dict[frozenset[str], Score] = {}
 
     def score(policies: set[str]) -> Score:
         key = frozenset(policies)
         if key not in scores:
-            scores[key] = play(made, entry_of({policy: functions[policy] for policy in policies}))
+            scores[key] = _play_apart(made, {policy: functions[policy] for policy in policies})
         return scores[key]
 
     everything, reference = set(functions), score(set()).points
     card: list[Contribution] = []
     for policy in (policy for policy in PLAYED if policy in functions):
-        alone, together = score({policy}), score(everything)
-        among = together.points - score(everything - {policy}).points
-        problem = alone.problem or together.problem
+        alone, together, others = score({policy}), score(everything), score(everything - {policy})
+        among = together.points - others.points
+        problem = alone.problem or ("" if others.problem else together.problem)
         card.append(Contribution(policy, made.name, alone.points - reference, among, problem))
     return card

@@ -89,5 +89,5 @@ def _listen_at(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=512)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise Failure(f"{host}, port {port}, cannot be listened at: {error}.") from None

@@ -37,6 +37,9 @@ def test_the_report_is_accessible_fits_and_shows_names_as_they_are(visit, report
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
         assert_accessible_and_not_too_wide(page)
+    # Below a short page the window has the page's colour, unless its html has one of its own.
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(background) == "rgba(0, 0, 0, 0)"
 
 
 @pytest.mark.nightly

@@ -1,6 +1,7 @@
 """`learn.py contest`: your policies, the report card, and leaderboards that are verified."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,9 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert not (work / "b.json").exists()
+    with pytest.raises(SystemExit):
+        contest("--seed", "-1")
+    assert "'-1' is not a whole number of at least 0" in capsys.readouterr().err
 
 
 @pytest.mark.process
@@ -226,15 +230,20 @@ def test_a_board_is_ranked_by_points_then_by_name(tmp_path: Path):
 
 @pytest.mark.process
 def test_the_report_card_takes_each_part_in_and_out():
-    def broken(*_: object) -> None:
+    def raises(*_: object) -> None:
         raise ZeroDivisionError
 
-    card = card_of({"plan_step": shortest_first(), "assign_tokens": broken}, ["documents"], 0)
-    by_policy = {each.policy: each for each in card}
-    plan, record = by_policy["plan_step"], by_policy["assign_tokens"]
-    assert (plan.alone, plan.among) == (6, 0)  # with the other one, nothing is scored at all
-    assert (record.alone, record.among) == (-12, -18)
-    assert "With assign_tokens a run fails: " in card_sentence(card)
+    def exits(*_: object) -> None:
+        os._exit(3)
+
+    for broken in (raises, exits):
+        card = card_of({"plan_step": shortest_first(), "assign_tokens": broken}, ["documents"], 0)
+        by_policy = {each.policy: each for each in card}
+        plan, record = by_policy["plan_step"], by_policy["assign_tokens"]
+        assert (plan.alone, plan.among) == (6, 0)  # with the other one, nothing is scored at all
+        assert (record.alone, record.among) == (-12, -18)
+        said = card_sentence(card)
+        assert "With assign_tokens a run fails: " in said and "With plan_step" not in said
 
 
 @pytest.mark.process

@@ -293,6 +293,13 @@ def test_a_process_that_is_killed_costs_no_record_and_three_in_a_row_end_the_bat
     assert len(records_below(tmp_path / "out")) == 2
 
 
+def test_without_its_package_dask_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    submission = Submission("s", LESSON, "s.py", RIGHT, "", "")
+    with pytest.raises(ValueError, match="--dask needs the package distributed: pip install "):
+        list(Dask("127.0.0.1:1")([submission], True, 0))
+
+
 @pytest.mark.nightly
 @pytest.mark.process
 def test_of_dask_workers_a_killed_one_loses_nothing_and_another_course_is_refused(
