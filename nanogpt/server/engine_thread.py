@@ -95,11 +95,6 @@ class EngineThread:
         """Whether the engine's thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def num_unfinished(self) -> int:
-        """The number of waiting and running requests, known to the thread or not."""
-        return len(self.admission.unfinished)
-
     def submit(self, asked: Asked) -> TokenStream:
         """Submit a request, if it is admitted. Raises: ApiError; PolicyError."""
         stream = self.admit(asked)
