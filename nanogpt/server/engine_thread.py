@@ -219,7 +219,7 @@ class EngineThread:
             self.admission.in_step = False
         self._num_failures = 0
         num_tokens = sum(len(work.tokens) for work in record.work)
-        self.admission.pace.step(num_tokens, time.perf_counter() - began_s)
+        self.admission.throughput.step(num_tokens, time.perf_counter() - began_s)
         self._collect(record, began_s)
         self._settle()
 

@@ -44,7 +44,7 @@ def test_a_leaver_is_ordered_to_go_once_wherever_it_is():
     here = AdmissionControl()
     here.unfinished |= {1, 2, 3, 4}
     here.running, here.in_step = {1: Admitted(20, 40), 2: Admitted(9, 12)}, True
-    here.pace.step(8, 1.0)
+    here.throughput.step(8, 1.0)
     assert here.state() == {
         "waiting": [3, 4], "running": {1: 40, 2: 12}, "leaving": [], "in_step": True,
     }  # fmt: skip
