@@ -117,5 +117,6 @@ class EngineConfig:
             raise ValueError(f"block_size is {size}, more than the {most} KV tokens")
         if self.num_draft_tokens and self.executor not in ("packed", "compiled", "batch_invariant"):
             raise ValueError(
-                f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"
+                f"num_draft_tokens is {self.num_draft_tokens}; the executor {self.executor!r} "
+                "verifies no drafts: 'packed', 'compiled' and 'batch_invariant' do"
             )

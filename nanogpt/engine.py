@@ -126,12 +126,12 @@ class Engine:
     def reconfigure(self, config: EngineConfig) -> None:
         """Go on under other budgets and another policy, between two steps.
 
-        Raises: ValueError where anything else differs, or K/V lies in blocks, whose number is set.
+        Raises: ValueError where anything else differs, and for an engine with blocks or drafts.
         """
         fixed = [field.name for field in fields(config) if field.name not in RECONFIGURABLE]
         differs = [name for name in fixed if getattr(config, name) != getattr(self.config, name)]
         if differs or config.block_size is not None or config.num_draft_tokens:
-            what = differs[0] if differs else "max_kv_tokens"
+            what = differs[0] if differs else "an engine with blocks or drafts"
             raise ValueError(f"{what} cannot change while the engine runs; make another engine")
         self.config = config
         self.scheduler.reconfigure(config)

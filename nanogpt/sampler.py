@@ -29,8 +29,8 @@ class Sampler:
     def sample(self, scheduled: SchedulerOutput, output: ModelOutput) -> dict[int, Sampled]:
         """The sampled token of each request, by id, in the order of the rows.
 
-        `assign_tokens` sees the requests that decode after this step, too; the reference does not
-        need them.
+        `assign_tokens` is also given the requests that decoded before this step, with those that
+        sample in it; the reference does not need them.
 
         Raises: NotFiniteError for logits that are not finite.
         """

@@ -102,7 +102,7 @@ class Running:
 
     def wait_until_idle(self) -> None:
         """Until no request is unfinished; then nothing may be held."""
-        self.wait_until(lambda: self.thread.num_unfinished == 0 and not self.thread.served)
+        self.wait_until(lambda: not self.thread.admission.unfinished and not self.thread.served)
         assert not self.thread.engine.requests
         assert self.thread.engine.scheduler.is_done()
         assert list(self.thread.engine.cache.holders()) == []

@@ -74,7 +74,7 @@ def serve(arrivals_us: Sequence[int], admission: AdmissionPolicy) -> Point:
             continue
         step = engine.step()
         num_tokens = sum(len(work.tokens) for work in step.work)
-        queue.pace.step(num_tokens, (step.end_us - step.start_us) / 1e6)
+        queue.throughput.step(num_tokens, (step.end_us - step.start_us) / 1e6)
         queue.note_running(engine)
         for work in step.work:
             if work.tokens:

@@ -44,16 +44,17 @@ class BatchInvariantExecutor(CachedExecutor):
         tokens = [token for row in rows for token in row.input_ids]
         positions = [position for row in rows for position in row.positions]
         tiles = range(0, len(tokens), ROWS)
-        hidden: list[Tensor] = []
+        tile_logits: list[Tensor] = []
         for start in tiles:
             filled = [0] * (ROWS - len(tokens[start : start + ROWS]))
             attend = TileAttention(context, start)
             tile = torch.tensor([*tokens[start : start + ROWS], *filled])  # (R,)
             at = torch.tensor([*positions[start : start + ROWS], *filled])  # (R,)
-            hidden.append(self.model.logits(self.model.hidden(tile, at, attend)))  # (R, V)
+            hidden = self.model.hidden(tile, at, attend)  # (R, C)
+            tile_logits.append(self.model.logits(hidden))  # (R, V)
         context.store()
         indices = logits_indices(rows, range(len(rows)))
-        logits = torch.cat(hidden)[indices]  # (R, V)
+        logits = torch.cat(tile_logits)[indices]  # (rows and drafts, V)
         record = forward_record(rows, self.cache, len(tiles) * ROWS)
         return ModelOutput(logits, (record,))
 

@@ -1,4 +1,4 @@
-"""The strip executor: one flat row of new tokens, one flat row of keys, one mask over both.
+"""The single-mask executor: one flat row of new tokens, one flat row of keys, one mask over both.
 
 The packed form at its simplest, to read and to draw: nothing is padded, and a staircase of blocks
 keeps requests apart. The mask also spends N * K scores on pairs that may never see each other,

@@ -7,10 +7,10 @@ from torch import Tensor
 def chunk_mask(context_len: int, num_scheduled_tokens: int) -> Tensor:
     """Causal mask of a chunk whose first token stands at position `context_len`.
 
-    Query row t is position num_past + t and sees every key up to itself: all of the past, and the
-    chunk's own tokens up to the diagonal. The diagonal is shifted right by `context_len`.
+    Query row t is position `context_len` + t and sees every key up to itself: all of the past, and
+    the chunk's own tokens up to the diagonal, which is shifted right by `context_len`.
 
-    Shapes: -> (T, S) bool with T = num_new and S = num_past + num_new; True means "may see".
+    Shapes: -> (T, S) bool, T = `num_scheduled_tokens`, S = `context_len` + T; True means "may see".
 
     >>> chunk_mask(2, 3).int().tolist()
     [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nanogpt.policies.blocks import free_table, num_lacking
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.validate import PolicyError, refused, show
 
@@ -227,7 +228,7 @@ def _usage(answer: Any, *args: int | None) -> Any:
 
 
 def _allocated(answer: Any, have: int, num_tokens: int, size: int, free: Ints) -> list[int] | None:
-    lacking = max(0, -(-num_tokens // size) - have)
+    lacking = num_lacking(have, num_tokens, size)
     if answer is None and lacking > len(free):
         return None
     blocks = different(answer, free)
@@ -238,7 +239,7 @@ def _allocated(answer: Any, have: int, num_tokens: int, size: int, free: Ints) -
 
 
 def _freed(answer: Any, counts: Ints, table: Ints) -> list[int]:
-    own = [block for block in table if counts[block] == 1]
+    own = free_table(counts, table)
     freed = different(answer, own)
     if freed is None:
         wanted = f"different blocks out of {show(own)}, which no other table names"

@@ -136,15 +136,15 @@ class PreemptiveEngine(Engine):
         if self.monitor is not None:
             self.monitor.wake()
 
-    def submit(self, request: Request) -> None:
-        """Accept a request, promised nothing unless it came through `arrive`."""
-        super().submit(request)
-        self.slos[request.id] = _promise(request, NO_SLO_US)
-
     def abort(self, request_id: int) -> None:
         """Abort an unfinished request, one in the inbox too. Raises: as an engine's does."""
         self._take_arrivals()
         super().abort(request_id)
+
+    def _accept(self, request: Request) -> None:
+        """Accept a request, promised nothing unless it came through `arrive`."""
+        super()._accept(request)
+        self.slos[request.id] = _promise(request, NO_SLO_US)
 
     def _take_arrivals(self) -> None:
         while self.inbox:

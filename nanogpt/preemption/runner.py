@@ -55,7 +55,8 @@ class Runner(ChildGroup):
     def __init__(self, num_ranks: int, timeout_s: float = 20.0) -> None:
         """Start the ranks and wait until they have met.
 
-        Raises: ValueError for a number of ranks below 1; RanksFailed when one does not come up.
+        Raises: ValueError for a number of ranks below 1; RanksFailed when one does not come up;
+        OSError as `start_ranks` does.
         """
         check_int("the number of ranks", num_ranks, 1)
         self.num_ranks = num_ranks
@@ -93,7 +94,7 @@ class Runner(ChildGroup):
         """Give every rank its share of the model, and empty K/V for `num_slots` requests.
 
         The policies are sent by name, so they are functions of modules. Raises: ValueError for an
-        unknown agreement and for heads that do not split.
+        unknown agreement and as `check_num_ranks` does; RanksFailed when a rank is lost.
         """
         if agreement not in AGREEMENTS:
             known = sorted(AGREEMENTS)

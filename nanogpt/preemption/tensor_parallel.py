@@ -71,8 +71,8 @@ def tensor_parallel(
 ) -> Callable[[GPT, KVStore, Policies], TensorParallelExecutor]:
     """What to give an engine as `make_executor`, so that it runs on these ranks.
 
-    Raises (when the engine is made): ValueError under a sliding window, which ranks do not know,
-    for heads that do not split, and for an unknown agreement.
+    Raises (when the engine is made): ValueError under a sliding window and for blocks, which ranks
+    do not know, and as `Runner.load` does.
     """
 
     def make(model: GPT, cache: KVStore, policies: Policies) -> TensorParallelExecutor:

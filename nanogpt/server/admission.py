@@ -48,7 +48,7 @@ class AdmissionControl:
 
     The loop itself keeps the `unfinished` ids and the `leaving` ones, whose removal is ordered.
     The engine's thread writes `running`, `in_step`, `step_began_s` (`time.monotonic`; None between
-    two steps) and `pace`.
+    two steps) and `throughput`.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class AdmissionControl:
         self.running: Mapping[int, Running] = {}
         self.in_step = False
         self.step_began_s: float | None = None
-        self.pace = ThroughputEma()
+        self.throughput = ThroughputEma()
 
     def note_running(self, engine: Engine) -> None:
         """Publish the running requests."""
@@ -82,7 +82,7 @@ class AdmissionControl:
         """The queue after the newest step, with the requests that have arrived since."""
         left = [each.tokens_left for i, each in self.running.items() if i in self.unfinished]
         num_waiting = len(self.unfinished) - len(left)
-        return QueueView(tuple(left), num_waiting, self.pace.tokens_per_s, is_closing)
+        return QueueView(tuple(left), num_waiting, self.throughput.tokens_per_s, is_closing)
 
     def state(self) -> ServerState:
         """The place of each request that has not been ordered to leave at once."""

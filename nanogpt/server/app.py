@@ -189,7 +189,6 @@ class App:
             "model": self.settings.model_name,
             "at_s": time.perf_counter(),
             "closing": self.thread.closing,
-            "max_requests": self.settings.max_requests,
             **self.thread.live.state(int(after)),
             **self.thread.metrics.numbers(),
         }

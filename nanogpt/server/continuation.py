@@ -117,7 +117,7 @@ class TokenStream:
         self._news = asyncio.Event()
 
     def put(self, text: str, end: End | None) -> None:
-        """Add text, or the end. The first call says that the engine has accepted the request."""
+        """Add text, or the end. The first call says that the engine accepted or refused it."""
         self._text += text
         self.end = self.end or end
         self.accepted.set()

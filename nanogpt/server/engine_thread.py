@@ -95,11 +95,6 @@ class EngineThread:
         """Whether the engine's thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def num_unfinished(self) -> int:
-        """The number of waiting and running requests, known to the thread or not."""
-        return len(self.admission.unfinished)
-
     def submit(self, asked: Asked) -> TokenStream:
         """Submit a request, if it is admitted. Raises: ApiError; PolicyError."""
         stream = self.admit(asked)
@@ -224,7 +219,7 @@ class EngineThread:
             self.admission.in_step = False
         self._num_failures = 0
         num_tokens = sum(len(work.tokens) for work in record.work)
-        self.admission.pace.step(num_tokens, time.perf_counter() - began_s)
+        self.admission.throughput.step(num_tokens, time.perf_counter() - began_s)
         self._collect(record, began_s)
         self._settle()
 

@@ -53,7 +53,6 @@ class LiveFeed:
         self._requests = tuple(_request(each, engine) for each in shown)
         self._limits = {
             "max_kv_tokens": kv_capacity(engine),
-            "token_budget": engine.config.token_budget,
             "num_in_flight": len(running) + len(scheduler.waiting),
         }
 
@@ -67,10 +66,8 @@ class LiveFeed:
         """The data that the page draws of a step. `work` is (request, kind, tokens)."""
         frame: Frame = {
             "step": record.step,
-            "us": record.duration_us,
             "kv": record.kv_after,
             "work": [(w.request_id, self._kind(w), w.end - w.start) for w in record.work],
-            "finished": record.finished,
             "preempted": record.preempted,
         }
         for request_id in (*record.finished, *record.aborted):

@@ -98,7 +98,7 @@ class ServerMetrics:
         names = {
             "running": "num_requests_running", "waiting": "num_requests_waiting",
             "kv_usage": "kv_cache_usage_perc", "tokens": "generation_tokens_total",
-            "prompt_tokens": "prompt_tokens_total", "preemptions": "num_preemptions_total",
+            "preemptions": "num_preemptions_total",
         }  # fmt: skip
         value = self.registry.get_sample_value
         return {

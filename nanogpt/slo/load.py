@@ -18,10 +18,9 @@ GENEROUS_FACTORS = (3.0, 10.0)
 
 SHORTEST_TOKENS = 16
 LONGEST_TOKENS = 8000
-MEAN_TOKENS = 675
 LENGTH_SIGMA = 0.6
 LENGTH_MU = 6.3348
-"""Mean of a length's logarithm: between the limits, lengths average `MEAN_TOKENS`.
+"""Mean of a length's logarithm: between the limits, lengths average 675 tokens.
 
 The source publishes no lengths; with this spread, arrival order gives its figures.
 """

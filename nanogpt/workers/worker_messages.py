@@ -1,7 +1,7 @@
 """Messages between the router and its workers: frozen data, pickled.
 
-An order is a `Request` to serve, or `Forget`. A worker sends `Stepped` after every committed step:
-its tokens, its progress, and the blocks that can be found from then on.
+The first order is `Load`, each other a `Request` to serve, or `Forget`. A worker sends `Stepped`
+after every committed step: its tokens, its progress, and the blocks that can be found from then on.
 """
 
 from dataclasses import dataclass

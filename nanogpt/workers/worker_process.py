@@ -5,8 +5,7 @@
 The worker takes in new orders between two steps, and ends with its parent.
 """
 
-import dataclasses
-from dataclasses import replace
+from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ class Worker:
 
 def write_model(model: GPT, path: Path) -> None:
     """Write sizes and weights to a file that several processes can map."""
-    torch.save({"config": dataclasses.asdict(model.config), "weights": model.state_dict()}, path)
+    torch.save({"config": asdict(model.config), "weights": model.state_dict()}, path)
 
 
 def map_model(path: Path) -> GPT:

@@ -254,7 +254,10 @@ def test_rows_at_even_distances_attend_in_one_call(tables: Any, groups: Any):
         ({"block_size": 2**40, "max_kv_tokens": 2**50}, "no memory for 1024 blocks of 10995116277"),
         ({"block_size": 4, "share_prefixes": True}, "the executor 'fake' keeps its K/V elsewhere"),
         ({"num_draft_tokens": 2}, "the executor 'fake' gives no logits to verify drafts by"),
-        ({"num_draft_tokens": 2, "executor": "single_mask"}, "'packed'; this one is 'single_mask'"),
+        (
+            {"num_draft_tokens": 2, "executor": "single_mask"},
+            "executor 'single_mask' verifies no drafts",
+        ),
         ({"num_draft_tokens": 2, "sliding_window": 8}, "is 2 under a sliding window of 8"),
         ({"num_draft_tokens": -1}, "num_draft_tokens is -1"),
     ],

@@ -139,6 +139,12 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
 MODEL = tiny_model()
 BUILDS: list[tuple[Callable[[], Any], str]] = [
     *((lambda each=each: Engine(MODEL, EngineConfig(**each)), words) for each, words in SETTINGS),
+    (
+        lambda: Engine(tiny_model(), EngineConfig(block_size=8)).reconfigure(
+            EngineConfig(block_size=8, policy="priority")
+        ),
+        "an engine with blocks or drafts cannot change while the engine runs",
+    ),
     (lambda: Engine(TextbookModel(MODEL)), "the model is "),  # pyright: ignore
     (lambda: Engine(MODEL, {"token_budget": 4}), "the config is {'token_budget': 4}"),  # pyright: ignore
     (lambda: Engine(MODEL, policies={}), "policies is {}"),  # pyright: ignore

@@ -198,8 +198,7 @@ def test_an_engine_with_a_gate_needs_its_monitor_and_one_without_has_none():
     with engine_with(Preemption(first_hurried)) as engine:
         begin_pass = engine.begin_pass
         engine.begin_pass = lambda step, rows: votes.append(begin_pass(step, rows)) or votes[-1]
-        engine.arrive(Request(0, prompt(5), 3))
-        engine.serve()
+        engine.run([(0, Request(0, prompt(5), 3))])
     assert votes == [True, False, False], "a pass of only decodes is not voted on"
     with engine_with(Preemption()) as engine:
         assert engine.monitor is None

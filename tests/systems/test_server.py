@@ -153,7 +153,7 @@ def test_of_too_many_requests_in_one_call_none_is_served():
         with full.client().completions.create(**LONG_BODY):
             refused = full.post("/v1/completions", completion(n=3, max_tokens=4000))
             assert refused.status_code == 429
-            full.wait_until(lambda: full.thread.num_unfinished == 1)
+            full.wait_until(lambda: len(full.thread.admission.unfinished) == 1)
         full.wait_until_idle()
 
 
@@ -389,7 +389,7 @@ def test_metrics_of_clients_that_leave_the_queue():
             waiting = create(**LONG_BODY, extra_headers=headers)
             time.sleep(0.002)
             waiting.close()
-            full.wait_until(lambda: full.thread.num_unfinished == 1)
+            full.wait_until(lambda: len(full.thread.admission.unfinished) == 1)
         first.close()
         full.wait_until_idle()
         seen = full.metrics()

@@ -286,9 +286,7 @@ def test_the_steps_told_are_the_engines_own_and_nothing_is_kept_unwatched():
         # Two blocks are held to the end; of what was full then, three can still be found.
         assert [each["blocks"][0] for each in seen["steps"]] == [2, 2, 2, 2, 0]
         assert {each["blocks"][2] for each in seen["steps"]} == {16}
-        assert seen["steps"][-1]["finished"] == [1] and seen["requests"] == []
-        assert seen["steps"][-1]["us"] == watched.thread.engine.steps[-1].duration_us
-        assert (seen["tokens"], seen["prompt_tokens"]) == (25, 24)
+        assert (seen["requests"], seen["tokens"]) == ([], 25)
         later = [each["step"] for each in state(watched, first + 2)["steps"]]
         assert later == [first + 3, first + 4]
 
@@ -327,7 +325,7 @@ def test_what_a_watcher_has_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert [each["id"] for each in told["requests"]] == list(range(MOST_REQUESTS))
     known = {"id", "status", "prompt", "known", "generated", "wanted", "key"}
     assert all(each.keys() == known for each in told["requests"]), "no text"
-    assert (told["num_in_flight"], told["max_kv_tokens"], told["token_budget"]) == (90, 900, 64)
+    assert (told["num_in_flight"], told["max_kv_tokens"]) == (90, 900)
     for _ in range(MOST_STEPS + 40):
         feed.step(made.step())
         feed.settle(made)

@@ -44,7 +44,7 @@ def test_a_leaver_is_ordered_to_go_once_wherever_it_is():
     here = AdmissionControl()
     here.unfinished |= {1, 2, 3, 4}
     here.running, here.in_step = {1: Admitted(20, 40), 2: Admitted(9, 12)}, True
-    here.pace.step(8, 1.0)
+    here.throughput.step(8, 1.0)
     assert here.state() == {
         "waiting": [3, 4], "running": {1: 40, 2: 12}, "leaving": [], "in_step": True,
     }  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_request_that_can_never_fit_or_comes_too_late_does_not_come_in(length:
         with pytest.raises(ApiError) as refused:
             running.thread.submit(Asked([1] * 4, length))
         assert (refused.value.status, refused.value.headers) == (status, {})
-        assert running.thread.num_unfinished == 0
+        assert not running.thread.admission.unfinished
         assert running.get("/health").status_code == (503 if running.thread.closing else 200)
 
 
@@ -186,7 +186,7 @@ def test_a_text_that_begins_anew_after_a_preemption_is_sent_once():
 
     def step_with_all_of_them() -> StepRecord:
         if made.step_number == 0:
-            running.wait_until(lambda: running.thread.num_unfinished == len(prompts))
+            running.wait_until(lambda: len(running.thread.admission.unfinished) == len(prompts))
         return step()
 
     made.step = step_with_all_of_them
