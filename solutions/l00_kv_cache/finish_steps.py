@@ -60,11 +60,6 @@ def by_turns(lengths: list[int], slots: int, continuous: bool) -> list[int]:
     return [sum(lengths[i % slots : i + 1 : slots]) for i in range(len(lengths))]
 
 
-def starts(lengths: list[int], slots: int, continuous: bool) -> list[int]:
-    done = finish_steps(lengths, slots, continuous)
-    return [end - length for end, length in zip(done, lengths, strict=True)]
-
-
 MISCONCEPTIONS = (
     not_a_list(
         "What counts is when all requests are done.", lambda *args: max(finish_steps(*args))
