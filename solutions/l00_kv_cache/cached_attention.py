@@ -135,8 +135,8 @@ OUTPUTS = (
     Misconception(
         "no_scale",
         "The scores go into the softmax unscaled.",
-        "Divide the scores by sqrt(D) before the softmax; otherwise one token takes nearly all the "
-        "weight.",
+        "Divide the scores by sqrt(D) before the softmax; otherwise a large D gives one token "
+        "nearly all the weight.",
         attending(lambda q, k, v: (q @ k.T).softmax(-1) @ v),
     ),
 )
