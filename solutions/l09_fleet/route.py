@@ -81,7 +81,8 @@ def draw_call(name: str, args: Args) -> str:
 JUDGE = Comparison(
     route,
     MISCONCEPTIONS,
-    "For each worker, count the tokens that it must compute before this prompt is prefilled.",
+    "For each worker, count the tokens that it must compute before this prompt is prefilled. Only "
+    "a tie is decided by the running requests, and then by the id.",
     evidence=[
         # A slightly longer hit behind a far longer backlog, a hit that is almost worth it, and one
         # at a worker with many running requests.
