@@ -118,7 +118,8 @@ def draw(value: Any) -> str:
 JUDGE = Comparison(
     stream_delta,
     MISCONCEPTIONS,
-    "Join all bytes, decode the complete characters, and leave out the text that was sent.",
+    "Join all bytes, decode the complete characters, leave out the text that was sent, and return "
+    "the rest, if there is any, as one event.",
     draw=draw,
     near=(CHANGES_THE_TEXT,),
     evidence=[*PLAIN, *SPLIT, *PREEMPTED, *AT_THE_END, *any_streams(random.Random(10))],
