@@ -87,8 +87,8 @@ def draw_call(name: str, args: Args) -> str:
 JUDGE = Comparison(
     select_victim,
     MISCONCEPTIONS,
-    "A preemption pays when it saves the candidate and takes time from a request that has more "
-    "time left, or that misses its deadline anyway.",
+    "Go through the rules in turn: which requests are not immune, which of them is the incumbent, "
+    "is a request preempted, and which one is the victim?",
     evidence=any_moments(random.Random(5), 40),
 )
 
