@@ -164,7 +164,7 @@ EXERCISE = Exercise(
             "Continuous batching (`continuous` is True): when a request is done, the next one has "
             "its slot from the following step on.",
             "Returns a list in the order of the requests: the number of steps after which each "
-            "one is done.",
+            "one is done. Do not change `lengths`.",
         ),
         args=([2, 4, 1], 2, True),
         result=[2, 4, 3],

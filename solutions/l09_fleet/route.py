@@ -110,7 +110,8 @@ EXERCISE = Exercise(
             "and need not compute. A worker without a hit is left out. `hits` may also name a "
             "worker without room, which cannot be chosen.",
             "All workers compute equally fast. If several finish at the same time, take the one "
-            "with fewer running requests, and then the one with the lower id.",
+            "with fewer running requests, and then the one with the lower id. Do not change "
+            "`workers` and `hits`.",
         ),
         args=([view(5, 300, 2), view(2, 100, 2), view(4, 250, 1)], {5: 220}),
         call="route(workers, hits={5: 220})\n"

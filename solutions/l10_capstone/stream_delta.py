@@ -142,7 +142,7 @@ EXERCISE = Exercise(
             "Returns a list with one event, which has all text that is new and complete. Without "
             "such text, the list is empty.",
             "`is_done` means that no more tokens come. Bytes that are still unfinished are then "
-            'sent once as U+FFFD, "\N{REPLACEMENT CHARACTER}".',
+            'sent once as U+FFFD, "\N{REPLACEMENT CHARACTER}". Do not change `committed`.',
         ),
         args=(CAFE[:3], 2, False),
         result=["caf"],
