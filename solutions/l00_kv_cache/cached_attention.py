@@ -135,8 +135,8 @@ OUTPUTS = (
     Misconception(
         "no_scale",
         "The scores go into the softmax unscaled.",
-        "Divide the scores by sqrt(D) before the softmax; otherwise one token takes nearly all the "
-        "weight.",
+        "Divide the scores by sqrt(D) before the softmax; otherwise a large D gives one token "
+        "nearly all the weight.",
         attending(lambda q, k, v: (q @ k.T).softmax(-1) @ v),
     ),
 )
@@ -216,8 +216,8 @@ EXERCISE = Exercise(
             "`k_cache` and `v_cache`, each `(S, D)`, hold the keys and values of the tokens before "
             "it, oldest first. For the very first token S is 0.",
             "Returns `(out, k_all, v_all)`. `out` `(1, D)` is the new token's attention, "
-            "softmax(q · kᵀ / sqrt(D)) · v. `k_all` and `v_all`, each `(S + 1, D)`, are the caches "
-            "for the next step, oldest first.",
+            "softmax(q · k_allᵀ / sqrt(D)) · v_all. `k_all` and `v_all`, each `(S + 1, D)`, are "
+            "the caches for the next step, oldest first.",
             "Keep the type of the numbers, float32 or float64, and do not change the five "
             "arguments.",
         ),

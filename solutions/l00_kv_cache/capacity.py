@@ -181,8 +181,9 @@ LLAMA = (80_000_000_000, 16_000_000_000, 131_072, 3_350_000, 32, 1000, 200)
 JUDGE = Comparison(
     near_capacity,
     MISCONCEPTIONS,
-    "Find the largest batch that fits into memory and whose step stays within the ITL limit, then "
-    "divide its size by the time of its step.",
+    "Count the whole tokens of K/V that fit beside the weights. Find the largest batch that fits "
+    "into them and whose step stays within the ITL limit. Divide its size by the time of its step, "
+    "in seconds.",
     draw=drawn,
     evidence=[
         (1000, 400, 4, 100, 1, 20, 5, 9), (5000, 400, 1, 100, 2, 3, 2, 20),

@@ -60,11 +60,6 @@ def by_turns(lengths: list[int], slots: int, continuous: bool) -> list[int]:
     return [sum(lengths[i % slots : i + 1 : slots]) for i in range(len(lengths))]
 
 
-def starts(lengths: list[int], slots: int, continuous: bool) -> list[int]:
-    done = finish_steps(lengths, slots, continuous)
-    return [end - length for end, length in zip(done, lengths, strict=True)]
-
-
 MISCONCEPTIONS = (
     not_a_list(
         "What counts is when all requests are done.", lambda *args: max(finish_steps(*args))
@@ -169,7 +164,7 @@ EXERCISE = Exercise(
             "Continuous batching (`continuous` is True): when a request is done, the next one has "
             "its slot from the following step on.",
             "Returns a list in the order of the requests: the number of steps after which each "
-            "one is done.",
+            "one is done. Do not change `lengths`.",
         ),
         args=([2, 4, 1], 2, True),
         result=[2, 4, 3],

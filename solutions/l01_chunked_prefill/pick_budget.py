@@ -133,8 +133,8 @@ STRAIGHT = StepCost(500, 10)
 JUDGE = Comparison(
     pick_budget,
     MISCONCEPTIONS,
-    "Return the largest budget: a full step takes at most itl_limit_us, and a step of one token "
-    "more takes longer.",
+    "Return the largest budget from num_decodes + 1 to 4096 whose full step takes at most "
+    "itl_limit_us, or num_decodes + 1 if there is none.",
     evidence=[
         (STRAIGHT, 5, 1777),
         (StepCost(100, 150, 32), 3, 1300),

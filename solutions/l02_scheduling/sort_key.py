@@ -66,8 +66,8 @@ WRONG_ERROR = Misconception(
     "wrong_error",
     "Any error will do for an unknown policy.",
     lambda error: (
-        f"An unknown policy is a wrong value, so raise a ValueError; {error} looks like a mistake "
-        "in your own code."
+        f"An unknown policy is a wrong value, so the error is a ValueError; this one is of type "
+        f"{error}."
     ),
     examples=(
         (

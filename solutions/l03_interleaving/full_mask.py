@@ -192,6 +192,7 @@ EXERCISE = Exercise(
             "A token attends to all of its row's past, to itself and to the row's new tokens "
             "before it, and never to padding.",
             "A padding query may attend to any keys, but must attend to at least one.",
+            "Do not change the lists.",
         ),
         args=([1, 2], [2, 1]),
         steps=(

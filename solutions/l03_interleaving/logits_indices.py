@@ -159,7 +159,8 @@ EXERCISE = Exercise(
             "computes the next `num_scheduled_tokens[i]` (at least 1), never more than are known.",
             "The logits of a row's last column predict the token that comes next in its text. The "
             "row gets a new token only if that next token is not known yet.",
-            "Return the numbers of the rows that get a new token, counted from 0, in order.",
+            "Return the numbers of the rows that get a new token, counted from 0, in order. Do not "
+            "change the lists.",
         ),
         args=([1, 2, 2], [4, 0, 3], [5, 6, 5]),
         steps=(

@@ -195,7 +195,7 @@ EXERCISE = Exercise(
             "`cu_seqlens_q[i]` to `cu_seqlens_q[i + 1] - 1` and the keys `cu_seqlens_k[i]` to "
             "`cu_seqlens_k[i + 1] - 1`.",
             "`mask` is a bool tensor (N, K): True where the query may attend to the key, that is, "
-            "to a key of its own request that is not later in the text.",
+            "to a key of its own request that is not later in the text. Do not change the lists.",
         ),
         args=([1, 0], [1, 2]),
         result=(

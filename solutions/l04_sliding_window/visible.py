@@ -171,7 +171,8 @@ def any_pair(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     visible,
     MISCONCEPTIONS,
-    "An earlier key is visible if it is a sink, at any distance, or inside the window.",
+    "A later key is hidden. Any other is visible if there is no window, if it is a sink, or if it "
+    "is at most `window` positions back, the query itself included.",
     evidence=[
         *((query, key, 3, 2) for query in (1, 9) for key in range(11)),
         *((query, key, 4, 0) for query in (11, 12) for key in range(5, 14)),

@@ -173,7 +173,7 @@ EXERCISE = Exercise(
             "both.",
             "`nll_delta` is how much the window adds to the mean negative log likelihood of "
             "`targets`, in nats per token. It is negative where the window helps.",
-            "Returns `(agreement, nll_delta)`, two floats.",
+            "Returns `(agreement, nll_delta)`, two floats. Do not change the tensors.",
         ),
         args=(
             torch.tensor([[2.0, 0.0], [1.0, 0.0]]),

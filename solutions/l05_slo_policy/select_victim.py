@@ -87,8 +87,8 @@ def draw_call(name: str, args: Args) -> str:
 JUDGE = Comparison(
     select_victim,
     MISCONCEPTIONS,
-    "A preemption pays when it saves the candidate and takes time from a request that has more "
-    "time left, or that misses its deadline anyway.",
+    "Go through the rules in turn: which requests are not immune, which of them is the incumbent, "
+    "is a request preempted, and which one is the victim?",
     evidence=any_moments(random.Random(5), 40),
 )
 
@@ -196,7 +196,8 @@ EXERCISE = Exercise(
             "If neither is doomed, a request is preempted if the candidate's score is more than "
             "`margin` times the incumbent's. `margin` is at least 1.",
             "The victim is the least urgent of the remaining requests in both modes; it may be the "
-            "incumbent itself. Returns its `id`, or None for no preemption.",
+            "incumbent itself. Returns its `id`, or None for no preemption. `running` must not be "
+            "changed.",
         ),
         args=(seen(7, 50, 10), [seen(5, 400, 300), seen(3, 100, 30)], 1.2, "conservative"),
         call='select_victim(candidate, running, 1.2, "conservative")\n'

@@ -150,7 +150,8 @@ EXERCISE = Exercise(
             "remaining tokens.",
             "A slack below 0 means that the request is doomed: it misses its deadline even if it "
             "starts now and is not interrupted.",
-            "`now`, `deadline` and the result are in microseconds. Rounding is allowed.",
+            "`now`, `deadline` and the result are in microseconds. Rounding to whole ones "
+            "is allowed.",
         ),
         args=(20_000, 90_000, 400, 0, 100.0, 10_000.0),
         steps=(

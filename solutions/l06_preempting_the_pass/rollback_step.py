@@ -153,7 +153,8 @@ EXERCISE = Exercise(
             "`kv`, the requests that hold K/V, and `previous_step`, the requests that the newest "
             "step was scheduled with, are frozensets. `admit_next` is the request to admit before "
             "all others, or `None`.",
-            "A state is frozen. `replace(state, waiting=..., running=...)` makes a new one.",
+            "A state is frozen. `replace(state, waiting=..., running=...)` makes a new one. Do not "
+            "change `aborted`.",
             "`aborted` are the ids, in any order, of the requests whose prefill was in the pass. "
             "They no longer run and their K/V is released. They wait in front of the other waiting "
             "requests, in the order in which they ran.",

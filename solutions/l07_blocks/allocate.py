@@ -168,7 +168,7 @@ JUDGE = Comparison(
     allocate,
     MISCONCEPTIONS,
     "Write the tokens into blocks of `size`, one after another: how many blocks have a token, and "
-    "how many of these does the table have?",
+    "how many of these does the table lack? If that many are free, take the first ones.",
     evidence=[
         (num_blocks, num_tokens, 4, free_blocks)
         for num_blocks in (0, 1, 3)

@@ -189,7 +189,7 @@ EXERCISE = Exercise(
             "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`.",
             "`salt` is a string that stands for everything else that changes K/V, such as an "
             "adapter. It is never equal to a block's hash.",
-            "Return one string for each full block, in order.",
+            "Return one string for each full block, in order. Do not change `tokens`.",
             "Two blocks have the same string exactly when they hold the same K/V: in the same "
             "text, in another text, in another process, and tomorrow.",
             "A string stands for at least 128 bits, so that two texts do not collide by accident. "

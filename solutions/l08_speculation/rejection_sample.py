@@ -135,7 +135,7 @@ EXERCISE = Exercise(
             "accepted if `u` is below its acceptance probability.",
             "If it is rejected, `v` draws the replacement by the weights derived above. Go "
             "through the tokens from 0 up and take the first one at which the running sum of the "
-            "weights exceeds `v` times the sum of all weights.",
+            "weights exceeds `v` times the sum of all weights. Do not change the lists.",
             "Over many drafts each token then comes out as often as p says, whatever q is.",
         ),
         args=([0.125, 0.25, 0.625], [0.625, 0.125, 0.25], 0, 0.75, 0.5),

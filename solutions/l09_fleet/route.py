@@ -81,7 +81,8 @@ def draw_call(name: str, args: Args) -> str:
 JUDGE = Comparison(
     route,
     MISCONCEPTIONS,
-    "For each worker, count the tokens that it must compute before this prompt is prefilled.",
+    "For each worker, count the tokens that it must compute before this prompt is prefilled. Only "
+    "a tie is decided by the running requests, and then by the id.",
     evidence=[
         # A slightly longer hit behind a far longer backlog, a hit that is almost worth it, and one
         # at a worker with many running requests.
@@ -109,7 +110,8 @@ EXERCISE = Exercise(
             "and need not compute. A worker without a hit is left out. `hits` may also name a "
             "worker without room, which cannot be chosen.",
             "All workers compute equally fast. If several finish at the same time, take the one "
-            "with fewer running requests, and then the one with the lower id.",
+            "with fewer running requests, and then the one with the lower id. Do not change "
+            "`workers` and `hits`.",
         ),
         args=([view(5, 300, 2), view(2, 100, 2), view(4, 250, 1)], {5: 220}),
         call="route(workers, hits={5: 220})\n"

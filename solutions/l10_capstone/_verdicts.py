@@ -70,7 +70,8 @@ BECAUSE = {
 NOTHING_KNOWN = Misconception(
     "nothing_known",
     "At 0 tokens per second a place never becomes free.",
-    "Before the first tokens the throughput is not known yet, but it soon will be. Return 1 s.",
+    "Before the first tokens, or while no request runs, no time can be computed yet, but it soon "
+    "can be. Return 1 s.",
     longest_if_unknown,
 )
 ANOTHER_STATUS = Misconception(

@@ -108,7 +108,7 @@ EXERCISE = Exercise(
         signature="on_disconnect(state: dict[str, Any], request_id: int) -> dict[str, Any]",
         rules=(
             "The client of `request_id` has disconnected. Returns the server's state after that, "
-            "a dict with the same four keys.",
+            "a new dict with the same four keys. Do not change `state`.",
             '`state["waiting"]` is the list of waiting ids, in order. `state["running"]` maps each '
             "running id to its KV tokens.",
             '`state["in_step"]` is true while a step runs. A step reads the K/V of all running '

@@ -118,7 +118,8 @@ def draw(value: Any) -> str:
 JUDGE = Comparison(
     stream_delta,
     MISCONCEPTIONS,
-    "Join all bytes, decode the complete characters, and leave out the text that was sent.",
+    "Join all bytes, decode the complete characters, leave out the text that was sent, and return "
+    "the rest, if there is any, as one event.",
     draw=draw,
     near=(CHANGES_THE_TEXT,),
     evidence=[*PLAIN, *SPLIT, *PREEMPTED, *AT_THE_END, *any_streams(random.Random(10))],
@@ -141,7 +142,7 @@ EXERCISE = Exercise(
             "Returns a list with one event, which has all text that is new and complete. Without "
             "such text, the list is empty.",
             "`is_done` means that no more tokens come. Bytes that are still unfinished are then "
-            'sent once as U+FFFD, "\N{REPLACEMENT CHARACTER}".',
+            'sent once as U+FFFD, "\N{REPLACEMENT CHARACTER}". Do not change `committed`.',
         ),
         args=(CAFE[:3], 2, False),
         result=["caf"],

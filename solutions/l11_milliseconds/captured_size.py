@@ -155,7 +155,8 @@ EXERCISE = Exercise(
             "A graph of size n computes exactly n rows. Where the step has fewer tokens, the other "
             "rows are padding, which takes time and is thrown away.",
             "Returns the captured size that the step is padded to, with as little padding as "
-            "possible, or None if no graph fits and the step runs eagerly.",
+            "possible, or None if no graph fits and the step runs eagerly. Do not change "
+            "`captured`.",
         ),
         args=(5, [1, 2, 4, 8, 16]),
         result=8,

@@ -141,7 +141,7 @@ JUDGE = Comparison(
     near_roofline,
     MISCONCEPTIONS,
     "Find the bytes that the step reads and the operations that it computes, and how long each "
-    "takes. The longer time counts.",
+    'takes. The longer time counts; if both are equal, the bound is "compute".',
     draw=lambda v: f'({v[0]:.6g}, "{v[1]}")' if is_formed(v) else show(v),
     evidence=[(300, 16, 2, 90, 100, 10), (100, 8, 9, 500, 50, 20), (50, 32, 30, 7, 60, 5)],
 )

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -74,6 +75,9 @@ def test_a_task_is_the_stub_s_with_a_right_case_worked_by_hand(exercise_id: str)
     assert number in task(exercise_id)._repr_html_()
     for rule in item.task.rules:
         assert rule.endswith((".", ":")) and rule.count("`") % 2 == 0, rule
+    if any(isinstance(arg, list | dict | torch.Tensor) for arg in item.task.args):
+        told = " ".join(item.task.rules)  # since every check refuses an answer that changes them
+        assert re.search("not (be )?change|a copy", told), told
 
 
 # --- what a report says --------------------------------------------------------------------------

@@ -67,6 +67,50 @@ def test_a_slip_that_is_no_misconception_is_refused(
         assert all(len(text) <= 800 for _, text in report.example)
 
 
+def budget_below_4096(cost: Callable[[int], int], num_decodes: int, limit: int) -> int:
+    return min(4095, worked("l01.pick_budget")(cost, num_decodes, limit))
+
+
+def refuses_on_purpose(policy: str, request: Any) -> Any:
+    if policy not in ("fcfs", "priority"):
+        raise Exception(policy)
+    return worked("l02.sort_key")(policy, request)
+
+
+def needs_a_running_request(queue: Any, limits: Any, request: Any) -> Any:
+    verdict = worked("l10.admission_control")(queue, limits, request)
+    return verdict if verdict[0] != 429 or min(queue.running) else None
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "answer", "told"),
+    [
+        ("l01.pick_budget", budget_below_4096, "from num_decodes + 1 to 4096"),
+        ("l02.sort_key", refuses_on_purpose, "the error is a ValueError"),
+        ("l10.admission_control", needs_a_running_request, "while no request runs"),
+        (
+            "l07.allocate",
+            lambda num, tokens, size, free: worked("l07.allocate")(num, tokens, size, sorted(free)),
+            "take the first ones",
+        ),
+        (
+            "l09.route",
+            lambda workers, hits: (
+                min(
+                    workers,
+                    key=lambda w: (w.backlog_tokens - hits.get(w.id, 0), w.num_running, -w.id),
+                ).id
+            ),
+            "Only a tie",
+        ),
+    ],
+)
+def test_what_is_said_of_a_slip_is_true_of_it(
+    exercise_id: str, answer: Callable[..., Any], told: str
+) -> None:
+    assert told in checked(exercise_id, answer).idea
+
+
 def with_free_cells(full_mask: Callable[..., Tensor], seed: int) -> Callable[..., Tensor]:
     """The right mask, whose padding queries see anything, and at least the first key."""
 
