@@ -153,11 +153,10 @@ EXERCISE = Exercise(
             "`kv`, the requests that hold K/V, and `previous_step`, the requests that the newest "
             "step was scheduled with, are frozensets. `admit_next` is the request to admit before "
             "all others, or `None`.",
-            "A state is frozen. `replace(state, waiting=..., running=...)` makes a new one. Do not "
-            "change `aborted`.",
+            "A state is frozen. `replace(state, waiting=..., running=...)` makes a new one.",
             "`aborted` are the ids, in any order, of the requests whose prefill was in the pass. "
             "They no longer run and their K/V is released. They wait in front of the other waiting "
-            "requests, in the order in which they ran.",
+            "requests, in the order in which they ran. Do not change `aborted`.",
             "The engine refuses to admit a request that is in `previous_step`. The aborted "
             "requests did not complete the step, so they must not stay in `previous_step`. All "
             "other requests stay as they are.",
