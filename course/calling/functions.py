@@ -1,6 +1,7 @@
 """A learner's functions as they travel, pickled with all that they use."""
 
 import dis
+import functools
 import inspect
 import io
 import linecache
@@ -43,12 +44,14 @@ def functions_in(value: Any, depth: int = 0) -> Iterator[Callable[..., Any]]:
 
 
 class Pickler(cloudpickle.Pickler):
-    """Writes what cloudpickle does, and weak dictionaries, in which `singledispatch` remembers."""
+    """Writes what cloudpickle does, weak dictionaries (of `singledispatch`), and `lru_cache`."""
 
     def reducer_override(self, obj: Any) -> Any:
         """How an object is written, where that is not as usual."""
         if isinstance(obj, weakref.WeakKeyDictionary):
             return weakref.WeakKeyDictionary, (dict[Any, Any](obj),)
+        if isinstance(obj, functools._lru_cache_wrapper):  # pyright: ignore[reportPrivateUsage]
+            return functools.lru_cache(**obj.cache_parameters()), (obj.__wrapped__,)
         return super().reducer_override(obj)
 
 

@@ -70,6 +70,15 @@ never_refuses = admitting(never=lambda r, budget: False)
 
 MISCONCEPTIONS = (
     Misconception(
+        "not_a_verdict",
+        "The result says whether the request may start.",
+        'Return one of three words: "admit", "wait" or "refuse".',
+        matches=lambda value: (
+            not isinstance(value, str) or value not in ("admit", "wait", "refuse")
+        ),
+        examples=(lambda *args: admit(*args) == "admit",),
+    ),
+    Misconception(
         "never_refuses",
         "A request that does not fit waits until it does.",
         "This request can never run, not even alone. It would wait at the front of the queue for "

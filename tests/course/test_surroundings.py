@@ -76,6 +76,10 @@ HABITS: dict[str, list[str]] = {
         "import functools\n@functools.singledispatch\ndef low(n):\n    return 1\n"
         "@low.register\ndef _(n: int):\n    return 0\n" + ANSWER.format("low(3)")
     ],
+    "remembered results": [
+        "import functools\n@functools.cache\ndef low(n):\n    return n and low(n - 1)\n"
+        "@functools.lru_cache(maxsize=2)\n" + ANSWER.format("low(5)")
+    ],
     "recursion limit": [
         "import sys\nsys.setrecursionlimit(9000)\ndef down(n):\n    return n and down(n - 1)\n"
         + ANSWER.format("down(5000)")

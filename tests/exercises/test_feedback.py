@@ -180,6 +180,8 @@ def test_an_answer_that_goes_wrong_after_many_calls_is_caught(
     [
         ("l00.cached_attention", lambda q, k, v, *_: [q, k, v, v],
          "Return three tensors: `return out, k_all, v_all`."),
+        ("l02.admit", lambda *args: None, "returned nothing"),
+        ("l04.evict", lambda *args: [1, 2, 3], "Return two tensors: `return k, v`."),
         ("l09.my_policy", written("l09.my_policy", "exact_fit"),
          "Request 41 needs 239 KV tokens and worker 0 has 239 free. That is room"),
         ("l07.block_hashes", lambda *args: block_hashes(*args)[1:],
