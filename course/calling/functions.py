@@ -44,15 +44,23 @@ def functions_in(value: Any, depth: int = 0) -> Iterator[Callable[..., Any]]:
 
 
 class Pickler(cloudpickle.Pickler):
-    """Writes what cloudpickle does, weak dictionaries (of `singledispatch`), and `lru_cache`."""
+    """Writes what cloudpickle does, weak dictionaries (of `singledispatch`), and the learner's
+    functions under `lru_cache`.
+    """
 
     def reducer_override(self, obj: Any) -> Any:
         """How an object is written, where that is not as usual."""
         if isinstance(obj, weakref.WeakKeyDictionary):
             return weakref.WeakKeyDictionary, (dict[Any, Any](obj),)
-        if isinstance(obj, functools._lru_cache_wrapper):  # pyright: ignore[reportPrivateUsage]
+        if isinstance(obj, functools._lru_cache_wrapper) and _is_theirs(obj):  # pyright: ignore[reportPrivateUsage]
             return functools.lru_cache(**obj.cache_parameters()), (obj.__wrapped__,)
         return super().reducer_override(obj)
+
+
+def _is_theirs(function: Any) -> bool:
+    """Whether a child process cannot import the function."""
+    package = str(function.__module__).partition(".")[0]
+    return package == "__main__" or package not in _IMPORTABLE
 
 
 def pickled(
