@@ -60,7 +60,8 @@ def describe_error(error: BaseException, function: Callable[..., Any]) -> str:
 
 def _described(error: BaseException, code: object) -> str:
     kind, message = shortened(type(error).__name__, _MAX_KIND), _message(error)
-    place = _own_line(error, code)
+    # A debugger stops at the line after the one that starts it.
+    place = None if isinstance(error, BdbQuit) else _own_line(error, code)
     if place is None:
         return f"raised {kind}{': ' if message else ''}{message}"
     number, text = place

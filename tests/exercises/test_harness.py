@@ -90,7 +90,7 @@ def test_a_breakpoint_is_said_to_be_in_the_way():
         return a + b
 
     debugger = "nobody can type into a debugger here, so take it out"
-    assert f"raised BdbQuit on its line 3: {debugger} (`return a + b`)" in report_of(stops).idea
+    assert report_of(stops).idea == f"Your `add` raised BdbQuit: {debugger}."
 
 
 @process
