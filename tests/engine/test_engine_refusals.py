@@ -63,6 +63,7 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"max_new_tokens": 0}, "request 9: max_new_tokens is 0; it must be at least 1"),
     ({"generated_tokens": (1, 2)}, "request 9: generated_tokens is "),
     ({"generated_tokens": [5]}, "has been served before"),
+    ({"status": "done"}, "request 9 has the status 'done'; a new one is 'waiting'"),
     ({"seed": -1}, "seed is -1"),
 ]
 CALLS: list[tuple[Call, str]] = [
