@@ -116,7 +116,7 @@ class Engine:
 
         Raises: ValueError unless the id is that of an unfinished request.
         """
-        if request_id not in self.requests:
+        if type(request_id) is not int or request_id not in self.requests:
             raise ValueError(f"there is no unfinished request {show(request_id)} to abort")
         if request_id in self.cache.holders():
             self.cache.free(request_id)

@@ -75,6 +75,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda e: e.run([(0, ask(7)), (0, ask(7))]), "there are two requests 7; ids must be unique"),
     (lambda e: e.run([(True, ask())]), "the arrival step of request 9 is True"),
     (lambda e: e.run([], max_steps=0), "max_steps is 0; it must be at least 1"),
+    (lambda e: e.abort([0]), r"there is no unfinished request \[0\] to abort"),  # pyright: ignore
 ]
 
 
