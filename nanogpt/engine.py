@@ -165,8 +165,9 @@ class Engine:
         # The caller may mutate its lists later.
         request.prompt_tokens = list(request.prompt_tokens)
         request.generated_tokens = list(request.generated_tokens)
-        request.arrival_time, request.was_submitted = self.step_number, True
-        self.scheduler.add_request(request)
+        request.arrival_time = self.step_number
+        self.scheduler.add_request(request)  # where the policy that orders the queue may fail
+        request.was_submitted = True
         self.recorder.arrive(request)
 
     def _count_nonfinite(self, error: NotFiniteError) -> ValueError:
