@@ -23,7 +23,7 @@ from nanogpt.request import Arrivals, Request, validate_arrivals, validate_reque
 from nanogpt.sampler import Sampler
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord, Trace
-from nanogpt.validate import check_limits, show, validated
+from nanogpt.validate import check_is, check_limits, show, validated
 
 MAX_NONFINITE_STEPS = 3
 """Abort a request after this many consecutive tries whose logits are not finite.
@@ -126,15 +126,18 @@ class Engine:
     def reconfigure(self, config: EngineConfig) -> None:
         """Go on under other budgets and another policy, between two steps.
 
-        Raises: ValueError where anything else differs, or K/V lies in blocks, whose number is set.
+        Raises: ValueError where anything else differs, K/V lies in blocks, whose number is set, or
+        an unfinished request could never fit; and whatever the policy raises. The engine then goes
+        on as before.
         """
+        check_is("the config", config, EngineConfig, "an EngineConfig")
         fixed = [field.name for field in fields(config) if field.name not in RECONFIGURABLE]
         differs = [name for name in fixed if getattr(config, name) != getattr(self.config, name)]
         if differs or config.block_size is not None or config.num_draft_tokens:
             what = differs[0] if differs else "max_kv_tokens"
             raise ValueError(f"{what} cannot change while the engine runs; make another engine")
-        self.config = config
         self.scheduler.reconfigure(config)
+        self.config = config
 
     def run(self, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
         """Serve requests, each submitted at its arrival step, until all are done.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,20 +78,23 @@ CALLS: list[tuple[Call, str]] = [
     (lambda e: e.run([(True, ask())]), "the arrival step of request 9 is True"),
     (lambda e: e.run([], max_steps=0), "max_steps is 0; it must be at least 1"),
     (lambda e: e.abort([0]), r"there is no unfinished request \[0\] to abort"),  # pyright: ignore
+    (lambda e: e.reconfigure({}), "the config is {}; it must be an EngineConfig"),  # pyright: ignore
+    (lambda e: e.reconfigure(replace(e.config, max_kv_tokens=8)), r"6 \+ 4 - 1 = 9 .*budget of 8"),
+    (lambda e: e.reconfigure(replace(e.config, policy=lambda _: 5)), "policy for request 0 return"),  # pyright: ignore
 ]
 
 
 @pytest.mark.parametrize(("call", "words"), CALLS, ids=[words for _, words in CALLS])
 def test_what_is_no_request_is_refused_in_a_sentence_and_the_engine_goes_on(call: Call, words: str):
-    engine = Engine(tiny_model(), EngineConfig(4, max_kv_tokens=40))
+    engine = Engine(tiny_model(), config := EngineConfig(4, max_kv_tokens=40))
     good = [Request(i, prompt_of(i, 6), 4) for i in range(2)]
     engine.submit(good[0])
     engine.step()
     before = snapshot(engine)
-    with pytest.raises(ValueError, match=words) as refusal:
+    with pytest.raises((ValueError, PolicyError), match=words) as refusal:
         call(engine)
     assert_a_sentence(refusal.value)
-    assert snapshot(engine) == before
+    assert (snapshot(engine), engine.config) == (before, config)
     engine.run([(0, good[1])])
     assert_equals_oracle([(0, request) for request in good])
 
