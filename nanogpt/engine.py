@@ -23,7 +23,7 @@ from nanogpt.request import Arrivals, Request, validate_arrivals, validate_reque
 from nanogpt.sampler import Sampler
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord, Trace
-from nanogpt.validate import check_limits, show, validated
+from nanogpt.validate import check_is, check_limits, show, validated
 
 MAX_NONFINITE_STEPS = 3
 """Abort a request after this many consecutive tries whose logits are not finite.
@@ -116,7 +116,7 @@ class Engine:
 
         Raises: ValueError unless the id is that of an unfinished request.
         """
-        if request_id not in self.requests:
+        if type(request_id) is not int or request_id not in self.requests:
             raise ValueError(f"there is no unfinished request {show(request_id)} to abort")
         if request_id in self.cache.holders():
             self.cache.free(request_id)
@@ -126,15 +126,18 @@ class Engine:
     def reconfigure(self, config: EngineConfig) -> None:
         """Go on under other budgets and another policy, between two steps.
 
-        Raises: ValueError where anything else differs, and for an engine with blocks or drafts.
+        Raises: ValueError where anything else differs, for an engine with blocks or drafts, and if
+        an unfinished request could never fit; and whatever the policy raises. The engine then goes
+        on as before.
         """
+        check_is("the config", config, EngineConfig, "an EngineConfig")
         fixed = [field.name for field in fields(config) if field.name not in RECONFIGURABLE]
         differs = [name for name in fixed if getattr(config, name) != getattr(self.config, name)]
         if differs or config.block_size is not None or config.num_draft_tokens:
             what = differs[0] if differs else "an engine with blocks or drafts"
             raise ValueError(f"{what} cannot change while the engine runs; make another engine")
-        self.config = config
         self.scheduler.reconfigure(config)
+        self.config = config
 
     def run(self, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
         """Serve requests, each submitted at its arrival step, until all are done.
@@ -165,8 +168,9 @@ class Engine:
         # The caller may mutate its lists later.
         request.prompt_tokens = list(request.prompt_tokens)
         request.generated_tokens = list(request.generated_tokens)
-        request.arrival_time, request.was_submitted = self.step_number, True
-        self.scheduler.add_request(request)
+        request.arrival_time = self.step_number
+        self.scheduler.add_request(request)  # where the policy that orders the queue may fail
+        request.was_submitted = True
         self.recorder.arrive(request)
 
     def _count_nonfinite(self, error: NotFiniteError) -> ValueError:

@@ -92,6 +92,10 @@ def validate_request(request: Request, config: ModelConfig) -> None:
     _validate_prompt(request, config)
     if request.was_submitted or request.num_generated or request.num_computed_tokens:
         raise ValueError(f"request {request.id} has been served before; submit a fresh one")
+    if request.status != "waiting":
+        raise ValueError(
+            f"request {request.id} has the status {show(request.status)}; a new one is 'waiting'"
+        )
 
 
 def validate_fields(request: Request) -> None:

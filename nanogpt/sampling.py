@@ -5,12 +5,15 @@ however often the request was preempted, position 17 of request 3 gets the same 
 """
 
 import hashlib
+import sys
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from msgspec import Struct
 from torch import Tensor
+
+from nanogpt.validate import show
 
 
 class SamplingParams(Struct, frozen=True, gc=False):
@@ -64,8 +67,8 @@ def probabilities(logits: Tensor, temperature: float) -> Tensor:
 def check_temperature(temperature: float) -> None:
     """Raises: ValueError for a temperature that is negative or not a number."""
     number = type(temperature) in (int, float)
-    if not (number and 0 <= temperature < float("inf")):
+    if not (number and 0 <= temperature <= sys.float_info.max):
         raise ValueError(
-            f"temperature is {temperature!r}; it must be a finite int or "
+            f"temperature is {show(temperature)}; it must be a finite int or "
             "float, 0 (greedy) or positive"
         )

@@ -316,10 +316,16 @@ class Scheduler:
 
     def reconfigure(self, config: EngineConfig) -> None:
         """Go on under other budgets and another policy; see `Engine.reconfigure`."""
+        before = self.kv.max_kv_tokens, self.waiting.policy
+        try:
+            self.kv.max_kv_tokens, self.waiting.policy = config.max_kv_tokens, config.policy
+            for request in self.requests.values():
+                self.kv.check_fits(self.view(request))
+            self.waiting.rank_anew(self.running())
+        except BaseException:
+            self.kv.max_kv_tokens, self.waiting.policy = before
+            raise
         self.config = config
-        self.kv.max_kv_tokens = config.max_kv_tokens
-        self.waiting.policy = config.policy
-        self.waiting.rank_anew(self.running())
 
     def is_done(self) -> bool:
         """Whether nothing waits and nothing runs."""

@@ -15,6 +15,7 @@ channels, V vocabulary, E entries of the KV cache, I inputs and O outputs of a p
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -549,7 +550,15 @@ def pick(logits, best):
                 best[r] = token
 
 
-@njit(nogil=True, cache=True)
+def kept_on_disk(function: Any) -> Any:
+    """Compiled code that later processes load, where there is a folder that they may write to."""
+    compiled = njit(nogil=True)(function)
+    with suppress(RuntimeError):  # neither beside this file nor in the user's cache
+        compiled.enable_caching()
+    return compiled
+
+
+@kept_on_disk
 def forward(batch, weights, kv, tanh_form, scratch, logits, best):
     """Fill in the logits after the wanted tokens; the K/V of all tokens goes into the cache.
 

@@ -18,6 +18,7 @@ from nanogpt.outputs import Row
 from nanogpt.request import Request
 
 compiled = pytest.importorskip("nanogpt.executors.compiled")
+kernel = pytest.importorskip("nanogpt.executors.kernel")
 FLOAT32 = copy.deepcopy(tiny_model()).float()
 
 
@@ -62,6 +63,12 @@ def test_a_token_has_the_same_bits_in_every_batch_chunking_and_number_of_threads
         alone = logits_by_length([[]] * i + [[1] * sum(sizes)], 1)
         for length in accumulate(sizes):
             assert torch.equal(batched[i, length], alone[i, length])
+
+
+def test_code_that_no_folder_may_keep_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    caching = pytest.importorskip("numba.core.caching")
+    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
+    assert kernel.kept_on_disk(lambda x: x + 1)(2) == 3
 
 
 def test_logits_that_are_not_finite_end_the_step_with_the_request_s_name():

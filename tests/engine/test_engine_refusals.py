@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ from nanogpt import (
     scheduled_generate,
 )
 from nanogpt.clock import CostClock
-from nanogpt.policy_views import TimedKey
+from nanogpt.policy_views import RequestView, TimedKey
+from nanogpt.validate import PolicyError
 
 Call = Callable[[Engine], object]
 
@@ -63,6 +65,7 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"max_new_tokens": 0}, "request 9: max_new_tokens is 0; it must be at least 1"),
     ({"generated_tokens": (1, 2)}, "request 9: generated_tokens is "),
     ({"generated_tokens": [5]}, "has been served before"),
+    ({"status": "done"}, "request 9 has the status 'done'; a new one is 'waiting'"),
     ({"seed": -1}, "seed is -1"),
 ]
 CALLS: list[tuple[Call, str]] = [
@@ -74,20 +77,24 @@ CALLS: list[tuple[Call, str]] = [
     (lambda e: e.run([(0, ask(7)), (0, ask(7))]), "there are two requests 7; ids must be unique"),
     (lambda e: e.run([(True, ask())]), "the arrival step of request 9 is True"),
     (lambda e: e.run([], max_steps=0), "max_steps is 0; it must be at least 1"),
+    (lambda e: e.abort([0]), r"there is no unfinished request \[0\] to abort"),  # pyright: ignore
+    (lambda e: e.reconfigure({}), "the config is {}; it must be an EngineConfig"),  # pyright: ignore
+    (lambda e: e.reconfigure(replace(e.config, max_kv_tokens=8)), r"6 \+ 4 - 1 = 9 .*budget of 8"),
+    (lambda e: e.reconfigure(replace(e.config, policy=lambda _: 5)), "policy for request 0 return"),  # pyright: ignore
 ]
 
 
 @pytest.mark.parametrize(("call", "words"), CALLS, ids=[words for _, words in CALLS])
 def test_what_is_no_request_is_refused_in_a_sentence_and_the_engine_goes_on(call: Call, words: str):
-    engine = Engine(tiny_model(), EngineConfig(4, max_kv_tokens=40))
+    engine = Engine(tiny_model(), config := EngineConfig(4, max_kv_tokens=40))
     good = [Request(i, prompt_of(i, 6), 4) for i in range(2)]
     engine.submit(good[0])
     engine.step()
     before = snapshot(engine)
-    with pytest.raises(ValueError, match=words) as refusal:
+    with pytest.raises((ValueError, PolicyError), match=words) as refusal:
         call(engine)
     assert_a_sentence(refusal.value)
-    assert snapshot(engine) == before
+    assert (snapshot(engine), engine.config) == (before, config)
     engine.run([(0, good[1])])
     assert_equals_oracle([(0, request) for request in good])
 
@@ -120,6 +127,21 @@ def test_a_run_refuses_a_bad_request_before_anything_runs_and_it_may_be_correcte
     bad.max_new_tokens = 2
     engine.run(arrivals)
     assert bad.status == "done"
+
+
+def test_a_request_that_the_policy_could_not_rank_may_be_submitted_again():
+    keys: list[Any] = [None, (0,)]
+
+    def key(_: RequestView) -> tuple[float, ...]:
+        return keys.pop(0)
+
+    engine, _ = fake_engine(EngineConfig(policy=key))
+    request = fake_request(0, 3, 2)
+    with pytest.raises(PolicyError, match="policy for request 0 returned None"):
+        engine.submit(request)
+    engine.submit(request)
+    engine.run([])
+    assert request.status == "done"
 
 
 # ---------------------------------------------------------------- what an engine is built from
