@@ -30,7 +30,7 @@ from nanogpt.fleet import decisions
 from nanogpt.fleet.fleet_policies import Route, routed
 from nanogpt.model import GPT
 from nanogpt.request import Request, validate_request
-from nanogpt.validate import check_int
+from nanogpt.validate import check_int, check_is, show
 from nanogpt.workers.router_state import Result, Ticket, WorkerBook
 from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped
 from nanogpt.workers.worker_process import write_model
@@ -251,13 +251,20 @@ class Fleet(ChildGroup):
 
     def _check_arrivals(self, arrivals: Sequence[tuple[float, Request]]) -> None:
         """Raises: ValueError naming what is wrong with an arrival, and the limit."""
+        check_is("arrivals", arrivals, Sequence, "a list of pairs (seconds, Request)")
         ids = set(self._seen)
-        for at_s, request in arrivals:
-            validate_request(request, self._model_config)
+        for arrival in arrivals:
+            match arrival:
+                case (at_s, request):
+                    validate_request(request, self._model_config)
+                case _:  # pyright: ignore[reportUnnecessaryComparison]
+                    wanted = "a pair (seconds, Request)"
+                    raise ValueError(f"an arrival is {show(arrival)}; it must be {wanted}")
             self._scheduler.check_new(request)
-            if not 0 <= at_s < math.inf:
+            is_time = isinstance(at_s, int | float)  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not (is_time and 0 <= at_s < math.inf):
                 raise ValueError(
-                    f"request {request.id} arrives at {at_s!r} s; it must be 0 or later"
+                    f"request {request.id} arrives at {show(at_s)} s; it must be 0 or later"
                 )
             if request.id in ids:
                 raise ValueError(f"there is a request {request.id} already; ids must be unique")

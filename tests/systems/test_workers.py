@@ -129,6 +129,9 @@ def test_bad_requests_and_settings_are_refused_before_anything_runs(fleet: Fleet
         ([(0, good), (0, Request(0, prompt(6), 1))], "there is a request 0 already; ids must be"),
         ([(-1, good)], r"request 0 arrives at -1 s; it must be 0 or later"),
         ([(float("nan"), good)], "request 0 arrives at nan s"),
+        ([("soon", good)], "request 0 arrives at 'soon' s; it must be 0 or later"),
+        ([good], r"an arrival is Request.*; it must be a pair \(seconds, Request\)"),
+        (None, "arrivals is None; it must be a list of pairs"),
     ):
         with pytest.raises(ValueError, match=said):
             fleet.run(arrivals)
