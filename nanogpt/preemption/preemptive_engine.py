@@ -47,6 +47,7 @@ from nanogpt.preemption.tensor_parallel import (
 from nanogpt.request import Request, validate_request
 from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import StepRecord
+from nanogpt.validate import check_int
 
 NO_SLO_US = 10**12
 """Eleven days: the SLO of a request without one."""
@@ -128,10 +129,11 @@ class PreemptiveEngine(Engine):
     def arrive(self, request: Request, slo_us: int = NO_SLO_US) -> None:
         """Hand a request in, from any thread, with the time its first token is promised within.
 
-        Raises: ValueError for one that the model could never serve. One that the scheduler will
-        not have is noted in `refused`.
+        Raises: ValueError for one that the model could never serve, or a time that is none. One
+        that the scheduler will not have is noted in `refused`.
         """
         validate_request(request, self.model.config)
+        check_int(f"request {request.id}: slo_us", slo_us, 0)
         self.inbox.append(Arrival(request, _promise(request, slo_us)))
         if self.monitor is not None:
             self.monitor.wake()

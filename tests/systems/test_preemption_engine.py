@@ -218,6 +218,8 @@ def test_a_request_that_the_scheduler_refuses_is_noted_and_the_others_are_served
         engine.arrive(Request(0, prompt(4), 1))
         with pytest.raises(ValueError, match="empty prompt"):
             engine.arrive(Request(2, [], 1))
+        with pytest.raises(ValueError, match="request 2: slo_us is None; it must be a whole"):
+            engine.arrive(Request(2, prompt(5), 1), None)  # pyright: ignore
         engine.serve()
     assert set(engine.refused) == {0, 1}
     assert "can never hold it" in engine.refused[1]
