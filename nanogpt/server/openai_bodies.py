@@ -8,7 +8,7 @@ Source: the API reference of OpenAI, completions and chat completions; vLLM's ex
 import codecs
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -39,6 +39,10 @@ MAX_TEMPERATURE = 2.0
 MAX_LOGPROBS = 20
 MAX_SALT = 128
 MIN_SEED, MAX_SEED = -(2**63), 2**64 - 1
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
+CHOICES: Mapping[str, Sequence[str]] = {"role": get_args(Role), "type": ("text",)}
+"""Fields of a message whose values msgspec refuses without saying which ones there are."""
 
 NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
@@ -98,7 +102,7 @@ class ChatMessage(msgspec.Struct):
     """A message. Null content is empty."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"refusal", "annotations"})
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Role
     content: str | list[TextPart] | None
     name: str | None = None
 
@@ -177,6 +181,9 @@ def _bad_field(sent: Mapping[str, Any], error: str) -> ApiError:
     path = place.strip("`").removeprefix("$.").removeprefix("$")
     field = re.match(r"\w+", path) or re.search(r"(?<=required field `)\w+", said)
     value = f" is {show(sent[path])}" if path in sent else ""
+    choices = CHOICES.get(path.rpartition(".")[2])
+    if choices and said.startswith("Invalid"):
+        said += f"; it must be {' or '.join(map(repr, choices))}"
     return bad_request(field[0] if field else None, f"{path}{value}: {said}" if path else said)
 
 

@@ -68,8 +68,8 @@ def test_a_bad_field_is_named_with_its_limit(fields: dict[str, Any], param: str,
 @pytest.mark.parametrize(
     ("messages", "said", "param"),
     [
-        ([{"role": "tool", "content": "a"}], "messages[0].role", "messages"),
-        ([{"role": "user", "content": [{"type": "image"}]}], "messages[0].content[0]", "messages"),
+        ([{"role": "tool", "content": "a"}], "'tool'; it must be 'system' or", "messages"),
+        ([{"role": "user", "content": [{"type": "image"}]}], "; it must be 'text'", "messages"),
         ([{"role": "user", "content": "5"}], "character '5'", "messages"),
         ([{"role": "user", "content": "a", "tool_calls": [{}]}], "[0].tool_calls is", "messages"),
         (
