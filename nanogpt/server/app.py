@@ -184,7 +184,8 @@ class App:
         """`GET /live/state?after=N`: the steps after number N, and the current state, as JSON."""
         after = request.query_params.get("after", "-1")
         if not after.removeprefix("-").isdecimal() or len(after) > 18:
-            raise bad_request(None, f"after is {after[:40]!r}; it must be a whole number")
+            wanted = "a whole number of at most 18 characters"
+            raise bad_request(None, f"after is {after[:40]!r}; it must be {wanted}")
         state = {
             "model": self.settings.model_name,
             "at_s": time.perf_counter(),
