@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ from nanogpt.validate import check_int
 
 KEY = "NANOGPT_API_KEY"
 INTERRUPTED = 130
+MOST_THREADS = 256
+"""Or as many as there are processors. OpenMP crashes where it cannot start all of them."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -56,8 +59,12 @@ def main(argv: Sequence[str]) -> int:
 
 def _engine(options: argparse.Namespace, deadlines: Deadlines) -> tuple[Engine, Tokenizer]:
     """The engine and its tokenizer. Raises: ValueError for options that do not fit together."""
-    check_int("--threads", options.threads, 1)
+    check_int("--threads", options.threads, 1, max(MOST_THREADS, os.cpu_count() or 1))
     check_int("--port", options.port, 1, 65535)
+    try:
+        socket.getaddrinfo(options.host or None, options.port)
+    except OSError as error:
+        raise ValueError(f"--host is {options.host!r}: {error.strerror}") from None
     torch.set_num_threads(options.threads)
     path = options.model or SHIPPED_WEIGHTS
     model, tokenizer = load_model(path), tokenizer_for(path)

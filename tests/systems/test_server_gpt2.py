@@ -139,6 +139,8 @@ def test_a_folder_that_cannot_be_served_is_refused_by_the_command(
         (["--model", str(bare)], "there is no tokenizer.json in"),
         (["--model", str(folder), "--num-draft-tokens", "4"], "tokens are the character model's"),
         (["--model", str(tmp_path / "none")], "there is no weights file at"),
+        (["--threads", "100000000"], "--threads is 100000000; it must be at most"),
+        (["--host", "no host"], "--host is 'no host': "),
     ):
         with pytest.raises(SystemExit, match="2"):
             main(arguments)
