@@ -129,8 +129,8 @@ class PreemptiveEngine(Engine):
     def arrive(self, request: Request, slo_us: int = NO_SLO_US) -> None:
         """Hand a request in, from any thread, with the time its first token is promised within.
 
-        Raises: ValueError for one that the model could never serve, or a time that is none. One
-        that the scheduler will not have is noted in `refused`.
+        Raises: ValueError for one that the model could never serve, and for a time that is no whole
+        number of at least 0. One that the scheduler refuses is noted in `refused`.
         """
         validate_request(request, self.model.config)
         check_int(f"request {request.id}: slo_us", slo_us, 0)

@@ -23,7 +23,10 @@ from nanogpt.validate import check_int
 KEY = "NANOGPT_API_KEY"
 INTERRUPTED = 130
 MOST_THREADS = 256
-"""Or as many as there are processors. OpenMP crashes where it cannot start all of them."""
+"""The limit of `--threads`, or the number of processors if that is larger.
+
+OpenMP crashes where it cannot start all of them.
+"""
 
 
 def main(argv: Sequence[str]) -> int:
