@@ -81,7 +81,7 @@ class KVCache(KVStore):
         self.records_blocks = records_blocks
         hashes = policies.block_hashes
         self._hashes = lru_cache(64)(lambda ids, salt: hashes([*ids], block_size, salt))
-        self._table_of: dict[int, list[int]] = {}
+        self._table_of: dict[int, tuple[int, ...]] = {}
         self._length_of: dict[int, int] = {}
         self._num_registered: dict[int, int] = {}  # so many blocks of the table
         self._dropped: list[tuple[list[int], Tensor]] | None = None  # in a transaction
@@ -92,13 +92,13 @@ class KVCache(KVStore):
         """Give the request an empty table. Raises: ValueError when it has one already."""
         if request_id in self._table_of:
             raise ValueError(f"request {request_id} has a table already")
-        self._table_of[request_id] = []
+        self._table_of[request_id] = ()
         self._length_of[request_id] = self._num_registered[request_id] = 0
 
     def attach(self, request_id: int, hit: PrefixHit) -> None:
         """Let the request's empty table name the blocks of a hit: only their numbers are copied."""
         self.pool.hold(hit.blocks)
-        self._table_of[request_id] = list(hit.blocks)
+        self._table_of[request_id] = hit.blocks
         self._length_of[request_id] = hit.num_tokens
         self._num_registered[request_id] = hit.num_tokens // self.size
 
@@ -129,8 +129,7 @@ class KVCache(KVStore):
         have overwritten them.
         """
         preempted = [requeue.request.id for requeue in scheduled.preempted]
-        tables = {i: list(table) for i, table in self._table_of.items()}
-        snapshot = tables, dict(self._length_of), dict(self._num_registered)
+        snapshot = dict(self._table_of), dict(self._length_of), dict(self._num_registered)
         self.pool.begin()
         self._dropped = saved = list[tuple[list[int], Tensor]]()
         try:
@@ -162,7 +161,7 @@ class KVCache(KVStore):
         tables, lengths, size = self._table_of, self._length_of, self.size
         growing = [(n, i) for n, i in sizes if lengths[i] + n > len(tables[i]) * size]
         for num_tokens, i in sorted(growing, key=lambda each: (each[0], self.slot(each[1]))):
-            tables[i] += self.pool.take(tables[i], lengths[i] + num_tokens, size)
+            tables[i] += tuple(self.pool.take(tables[i], lengths[i] + num_tokens, size))
 
     # --- what executors ask -----------------------------------------------------------------------
 
@@ -192,12 +191,12 @@ class KVCache(KVStore):
 
     def table(self, request_id: int) -> tuple[int, ...]:
         """The request's blocks, in the order of its text."""
-        return tuple(self._table_of[request_id])
+        return self._table_of[request_id]
 
     def is_run(self, request_id: int) -> bool:
         """Whether the request's blocks are neighbours in the pool, in the order of its text."""
         table = self._table_of[request_id]
-        return not table or table == list(range(table[0], table[0] + len(table)))
+        return not table or table == tuple(range(table[0], table[0] + len(table)))
 
     def slot(self, request_id: int) -> int:
         """The request's first block; 0 while it has none."""
@@ -265,7 +264,7 @@ class KVCache(KVStore):
         blocks = BlocksRecord(
             block_size=self.size,
             num_blocks=len(self.pool.ref_counts),
-            tables=tuple((i, tuple(table)) for i, table in self._table_of.items()),
+            tables=tuple(self._table_of.items()),
             idle=self.pool.idle(),
             published=tuple(published),
             **{name: tuple(blocks) for name, blocks in events.items()},
@@ -308,7 +307,7 @@ class KVCache(KVStore):
         table, num_blocks = self._table_of[request_id], -(-self._length_of[request_id] // self.size)
         if len(table) > num_blocks:
             give_back(table[num_blocks:])
-            del table[num_blocks:]
+            self._table_of[request_id] = table[:num_blocks]
 
     def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
         """Where these positions of the request's text lie in the pool."""

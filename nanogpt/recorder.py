@@ -60,7 +60,7 @@ class Recorder:
         cache, budget = self.cache, self.scheduler.config.token_budget
         holders = cache.holders()
         lengths = [cache.length(request_id) for request_id in holders]
-        spent = sum(num_tokens for _, num_tokens in scheduled.plan) >= budget
+        spent = sum([num_tokens for _, num_tokens in scheduled.plan]) >= budget
         passed_over = "the token budget is spent" if spent else "the plan left it out"
         aborted, self.aborted = self.aborted, []
         record = StepRecord(
@@ -71,18 +71,20 @@ class Recorder:
             work=tuple([_work(row, sampled.get(row.request_id)) for row in scheduled.rows]),
             waits=tuple(self._waits(scheduled, passed_over)),
             admitted=scheduled.admitted,
-            preempted=tuple(requeue.request.id for requeue in scheduled.preempted),
+            preempted=tuple([requeue.request.id for requeue in scheduled.preempted]),
             finished=update.finished,
             forwards=output.forwards,
             kv_before=scheduled.kv_before,
             kv_after=sum(lengths),
             kv_peak=update.kv_peak,
             kv=tuple(
-                KVRecord(i, length, update.kv_tokens_charged[i], cache.live_bytes(i))
-                for i, length in zip(holders, lengths, strict=True)
+                [
+                    KVRecord(i, length, update.kv_tokens_charged[i], cache.live_bytes(i))
+                    for i, length in zip(holders, lengths, strict=True)
+                ]
             ),
             prefix_hits=tuple(
-                PrefixHitRecord(i, hit.num_tokens) for i, hit in scheduled.prefix_hits.items()
+                [PrefixHitRecord(i, hit.num_tokens) for i, hit in scheduled.prefix_hits.items()]
             ),
             blocked=(scheduled.blocked or passed_over) if self.scheduler.waiting else None,
             aborted=tuple(aborted),

@@ -20,7 +20,7 @@ from nanogpt.extensions import Drafter
 from nanogpt.input_batch import make_rows
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, Update
-from nanogpt.planning import Candidates, Plan, plan_problem
+from nanogpt.planning import Candidates, Plan, plan_problem, plan_step
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.request import Request
@@ -51,7 +51,7 @@ class Scheduler:
         self.prefilling: list[Request] = []
         self.active: list[Request] = []
         self.requests: dict[int, Request] = {}
-        self._last_served: dict[int, int] = {}
+        self._last_served: dict[int, tuple[int, int, int]] = {}  # step, arrival time, id
 
     def schedule(self, step: int, now_us: int) -> SchedulerOutput:
         """Decide what a step does: preempt, admit, plan.
@@ -86,7 +86,7 @@ class Scheduler:
             if request.status == "prefilling" and request.remaining == 0:
                 self.promote(request)
             request.generated_tokens += update.new_tokens[request.id]
-            self._last_served[request.id] = scheduled.step
+            self._last_served[request.id] = scheduled.step, request.arrival_time, request.id
         for request_id in update.finished:
             self.complete(self.requests[request_id])
         return update
@@ -105,7 +105,8 @@ class Scheduler:
         If the running requests exceed the KV budget: victims until the others fit. Otherwise, under
         `preempt_to_admit`: victims so that the first waiting request can start in the next step.
         """
-        staying, victims = self.running(), list[Request]()
+        staying = self.running()
+        victims: list[Request] = []
         reason = "preempted to keep the KV budget"
         while len(staying) > 1 and self.kv.is_exceeded(staying):
             victims.append(self._choose_victim(staying))
@@ -116,7 +117,7 @@ class Scheduler:
             candidate = self.waiting.peek_request()
             victims = self._victims_for(candidate)
             reason = f"preempted to let request {candidate.id} start"
-        return tuple(self.requeue(victim, reason) for victim in victims)
+        return tuple([self.requeue(victim, reason) for victim in victims])
 
     def select_admissible(
         self, preempted: Sequence[Requeue] = ()
@@ -152,13 +153,13 @@ class Scheduler:
         """
         gone = {requeue.request.id for requeue in preempted}
         decodes = [request for request in self.active if request.id not in gone]
-        decodes.sort(key=lambda r: (self._last_served[r.id], r.arrival_time, r.id))
+        decodes.sort(key=lambda request: self._last_served[request.id])
         prefills = [request for request in self.prefilling if request.id not in gone]
         found = {request_id: hit.num_tokens for request_id, hit in hits.items()}
         return Candidates(
-            decodes=tuple(request.id for request in decodes),
-            prefilling=tuple((request.id, request.remaining) for request in prefills),
-            waiting=tuple((r.id, r.remaining - found.get(r.id, 0)) for r in admissible),
+            decodes=tuple([request.id for request in decodes]),
+            prefilling=tuple([(request.id, request.remaining) for request in prefills]),
+            waiting=tuple([(r.id, r.remaining - found.get(r.id, 0)) for r in admissible]),
         )
 
     def _plan(self, candidates: Candidates) -> Plan:
@@ -167,9 +168,9 @@ class Scheduler:
             return []
         decodes, prefilling = list(candidates.decodes), list(candidates.prefilling)
         budget = self.config.token_budget
-        plan = self.policies.plan_step(decodes, prefilling, list(candidates.waiting), budget)
-        problem = plan_problem(plan, candidates)
-        if problem:
+        ask = self.policies.plan_step
+        plan = ask(decodes, prefilling, list(candidates.waiting), budget)
+        if ask is not plan_step and (problem := plan_problem(plan, candidates)):
             raise PolicyError(f"step {self.waiting.step}: {problem}")
         return list(plan)
 
@@ -179,7 +180,7 @@ class Scheduler:
 
     def active_ids(self) -> tuple[int, ...]:
         """Ids of the requests that decode."""
-        return tuple(request.id for request in self.active)
+        return tuple([request.id for request in self.active])
 
     def _rows(
         self, plan: Plan, hits: Mapping[int, PrefixHit], *, may_draft: bool
@@ -212,7 +213,8 @@ class Scheduler:
 
         Prefilling requests are spared: they would lose their work before they gain a token.
         """
-        staying, victims, num_prefilling = self.running(), list[Request](), len(self.prefilling)
+        staying, num_prefilling = self.running(), len(self.prefilling)
+        victims: list[Request] = []
         if not self._blocked(candidate, staying, num_prefilling):
             return []  # it starts in this step
         entry = self.waiting.sort_entry

@@ -1,15 +1,14 @@
 """What a step did, as frozen plain data: the plan is the trace, and every picture reads it.
 
 Knows no engine and no tensors. Times are integer microseconds of the engine's clock; ranges are
-half-open. A record of which a step makes one per row is a `Struct`, which is faster to create than
-a dataclass. `to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when readers would
-break.
+half-open. A record that every step makes is a `Struct`, which is faster to create than a dataclass.
+`to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when readers would break.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from msgspec import Struct, json
+from msgspec import Struct, json, structs
 
 SCHEMA_VERSION = 2
 
@@ -97,8 +96,7 @@ class KVRecord(Struct, frozen=True, gc=False):
     live_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """One scheduler iteration, whole: who computed what, who waited and why, and what it cost.
 
     `preempted` and `admitted` happened before the work, `finished` after it. `kv_before` and
@@ -123,9 +121,9 @@ class StepRecord:
     kv_after: int
     kv_peak: int
     kv: tuple[KVRecord, ...]
-    prefix_hits: tuple[PrefixHitRecord, ...] = ()
-    blocked: str | None = None
-    aborted: tuple[int, ...] = ()
+    prefix_hits: tuple[PrefixHitRecord, ...]
+    blocked: str | None
+    aborted: tuple[int, ...]
 
     @property
     def used_tokens(self) -> int:
@@ -158,8 +156,7 @@ class BlocksRecord:
     published: tuple[tuple[int, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockStepRecord(StepRecord):
+class BlockStepRecord(StepRecord, frozen=True):
     """A step's record in a run with blocks."""
 
     blocks: BlocksRecord
@@ -167,8 +164,7 @@ class BlockStepRecord(StepRecord):
 
 def with_blocks(record: StepRecord, blocks: BlocksRecord) -> BlockStepRecord:
     """The same step, and what it did to the pool."""
-    same = {field.name: getattr(record, field.name) for field in fields(record)}
-    return BlockStepRecord(**same, blocks=blocks)
+    return BlockStepRecord(**structs.asdict(record), blocks=blocks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from msgspec import structs
+
 from course.attempt import Attempt
 from course.lesson_data.texts import Arrivals, served
 from course.saved_answers import LoadedPolicies
@@ -52,7 +54,7 @@ def by_number(trace: Trace) -> Trace:
     """The run with its hashes numbered as they first appear, so that two hash functions compare."""
     numbers: dict[str, str] = {}
     steps = [
-        replace(
+        structs.replace(
             step,
             blocks=replace(
                 step.blocks,

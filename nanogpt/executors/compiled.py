@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from nanogpt.executors.base import CachedExecutor, Executor, forward_record
-from nanogpt.executors.kernel import LANES, WIDTH, Batch, Scratch, Weights, forward, panels_of
+from nanogpt.executors.kernel import LANES, WIDTH, Scratch, Weights, forward, panels_of
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
@@ -89,7 +89,8 @@ class CompiledExecutor(CachedExecutor):
         size = max(held + len(row.input_ids) for held, row in zip(lengths, rows, strict=True))
         like = cache.held(rows[0].request_id)  # (2, L, H, S, D)
         kv = like.new_empty((*like.shape[:3], len(rows) * size, like.shape[4]))
-        new, lows = list[int](), list[int]()
+        new: list[int] = []
+        lows: list[int] = []
         for b, (row, held) in enumerate(zip(rows, lengths, strict=True)):
             kv[:, :, :, b * size : b * size + held] = cache.held(row.request_id)
             new += range(b * size + held, b * size + held + len(row.input_ids))
@@ -114,23 +115,28 @@ class CompiledExecutor(CachedExecutor):
         num_sinks: int = 0,
     ) -> ModelOutput:
         """Shapes: kv (2, L, H, E, D)."""
-        tokens, positions, wanted, starts = list[int](), list[int](), list[int](), [0]
+        tokens: list[int] = []
+        positions: list[int] = []
+        wanted: list[int] = []
+        starts = [0]
         for row in rows:
             tokens += row.input_ids
             positions += row.positions
             starts.append(len(tokens))
             wanted += range(len(tokens) - 1 - len(row.drafted), len(tokens))
         num_tokens, width = len(tokens), max(map(len, tables))
-        full = [(*table, *(0,) * (width - len(table))) for table in tables]
-        flat = tokens, positions, lows or [0] * num_tokens, starts, held, full, wanted
-        batch = Batch(*map(np.array, flat), block_size=block_size, num_sinks=num_sinks)
+        numbers = [*tokens, *positions, *(lows or [0] * num_tokens), *starts, *held, *wanted]
+        for table in tables:
+            numbers += table
+            numbers += [0] * (width - len(table))
+        sizes = num_tokens, len(rows), len(wanted), block_size, num_sinks
         if len(self.scratch.x) != num_tokens:
             self.scratch = self._make_scratch(num_tokens)
-        self.scratch.work[:] = 0
+        self.scratch.work.fill(0)
         config, weights = self.model.config, self.weights
         logits = np.empty((len(wanted), len(weights.logits) * WIDTH), kv.dtype)
         best = np.empty(len(wanted), np.int64)
-        call = batch, weights, kv, config.tanh_gelu, self.scratch, logits, best
+        call = np.array(numbers), sizes, weights, kv, config.tanh_gelu, self.scratch, logits, best
         cost = (num_tokens + READ) * self.num_weights + READ * self.num_kv * sum(held)
         if self.second and cost >= WORTH_SHARING:
             shared = self.second.submit(forward, *call)

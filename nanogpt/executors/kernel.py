@@ -31,9 +31,11 @@ WIDE = get_host_cpu_features().get("avx512f", False)
 ROWS, VECTORS = (8, 2) if WIDE else (4, 1)
 """The tile of sums that fits the registers: rows x vectors of `LANES`."""
 WIDTH = VECTORS * LANES
-EXACT: Any = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
+PLAIN: Any = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+"""No references are counted, which costs more than short loops do: the caller holds all arrays."""
+EXACT: Any = {**PLAIN, "fastmath": {"contract"}}
 """A multiplication and an addition may become one instruction; no sum is reordered."""
-SUMS: Any = {"nogil": True, "fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
+SUMS: Any = {**PLAIN, "fastmath": {"contract", "reassoc", "nsz"}}
 """A sum may be reordered into vectors: the same way for every sum of the same length."""
 
 
@@ -63,8 +65,8 @@ class Batch(NamedTuple):
     lows: np.ndarray  # (N,)
     starts: np.ndarray  # (B + 1,)
     held: np.ndarray  # (B,)
-    tables: np.ndarray  # (B, blocks)
     wanted: np.ndarray  # (R,) ascending
+    tables: np.ndarray  # (B, blocks)
     block_size: int
     num_sinks: int
 
@@ -244,7 +246,7 @@ TAKEN, DONE = 0, 8
 """The two counters of a phase, on different lines of the processor's cache."""
 
 
-@njit(nogil=True)
+@njit(**PLAIN)
 def wait_for(work, phase, num_units):
     """Return once all units of a phase are done."""
     while count_of(work, phase, DONE) < num_units:
@@ -309,7 +311,7 @@ exp, erf = by_dtype(exp_float32, math.exp), by_dtype(erf_float32, math.erf)
 # --- pieces of the forward pass -------------------------------------------------------------------
 
 
-@njit(nogil=True)
+@njit(**PLAIN)
 def add_product(x, panel, out):
     """out += x @ panel. Shapes: x (N, I), panel (I, WIDTH), out (N, WIDTH)."""
     r, num_rows = 0, len(x)
@@ -336,7 +338,7 @@ def dot(a, b):
     return total
 
 
-@njit(nogil=True)
+@njit(**PLAIN)
 def dots(q, keys, out):
     """out = keys @ q. Shapes: q (D), keys (S, D), out (S)."""
     s, num_keys = 0, len(keys)
@@ -361,7 +363,7 @@ def sum_of(a):
     return total
 
 
-@njit(nogil=True, fastmath={"nnan", "nsz"})
+@njit(**PLAIN, fastmath={"nnan", "nsz"})
 def peak_of(scores):
     """The largest, which no order changes."""
     peak = scores[0]
@@ -409,7 +411,14 @@ def softmax(scores, scale):
         scores[s] *= share
 
 
-@njit(nogil=True)
+@njit(**PLAIN)
+def copy(source, out):
+    """Shapes: source, out (...)."""
+    for c in range(len(source)):
+        out[c] = source[c]
+
+
+@njit(**PLAIN)
 def find_runs(table, block_size, num_sinks, low, seen, runs):
     """The keys that a token sees, as runs (first entry, count) in the cache; how many runs.
 
@@ -439,7 +448,8 @@ def attend(q, keys, values, runs, weights, out):
     be filled.
     """
     (num_queries, head_size), at = q.shape, 0
-    for entry, count in runs:
+    for run in range(len(runs)):
+        entry, count = runs[run]
         for t in range(num_queries):
             dots(q[t], keys[entry : entry + count], weights[t, at : at + count])
         at += count
@@ -447,8 +457,10 @@ def attend(q, keys, values, runs, weights, out):
         visible = at - num_queries + 1 + t
         softmax(weights[t, :visible], keys.dtype.type(1.0 / math.sqrt(head_size)))
         weights[t, visible:at] = 0
-    out[:], at = 0, 0
-    for entry, count in runs:
+        out[t, :] = 0
+    at = 0
+    for run in range(len(runs)):
+        entry, count = runs[run]
         own, mixed = weights[:num_queries, at : at + count], values[entry : entry + count]
         if head_size % WIDTH == 0:
             for d in range(0, head_size, WIDTH):
@@ -467,37 +479,38 @@ NEW, ADDED, GELU = range(3)
 """What becomes of a product: all of `out`, added to `out`, or GELU of it."""
 
 
-@njit(nogil=True)
+@njit(**PLAIN)
 def product(x, panels, bias, out, kind, tanh_form, work, phase):
     """A product, panel by panel. Shapes: x (N, I), panels (P, I, WIDTH), out (N, P * WIDTH)."""
     num_panels = len(panels)
     p = add_one(work, phase, TAKEN)
     while p < num_panels:
-        own = out[:, p * WIDTH : (p + 1) * WIDTH]
-        own_bias = bias[p * WIDTH : (p + 1) * WIDTH]
-        if kind != ADDED:
-            own[:] = 0
-        add_product(x, panels[p], own)
+        own = slice(p * WIDTH, (p + 1) * WIDTH)
+        own_bias = bias[own]
         for i in range(len(x)):
-            row = out[i, p * WIDTH : (p + 1) * WIDTH]
+            row = out[i, own]
+            if kind != ADDED:
+                row[:] = 0
             for c in range(len(own_bias)):
                 row[c] += own_bias[c]
-            if kind == GELU:
-                gelu(row, tanh_form)
+        add_product(x, panels[p], out[:, own])
+        if kind == GELU:
+            for i in range(len(x)):
+                gelu(out[i, own], tanh_form)
         add_one(work, phase, DONE)
         p = add_one(work, phase, TAKEN)
     wait_for(work, phase, num_panels)
 
 
-@njit(nogil=True)
-def attention(batch, kv, chosen, scores, runs, scratch, phase):
+@njit(**PLAIN)
+def attention(batch, kv, layer, chosen, scores, runs, scratch, phase):
     """Write each row's new K/V, and attend for its chosen tokens: a unit is a head of a row.
 
     What the chosen tokens have in `x` moves to `kept`, to which the results will be added.
-    Shapes: kv (2, H, E, D), chosen (R), scores (ROWS, S) and runs (..., 2), of this thread.
+    Shapes: kv (2, L, H, E, D), chosen (R), scores (ROWS, S) and runs (..., 2), of this thread.
     """
     x, kept, qkv, mixed, _, work = scratch
-    _, num_heads, _, head_size = kv.shape
+    _, _, num_heads, _, head_size = kv.shape
     num_units, size = len(batch.held) * num_heads, batch.block_size
     unit = add_one(work, phase, TAKEN)
     while unit < num_units:
@@ -509,8 +522,7 @@ def attention(batch, kv, chosen, scores, runs, scratch, phase):
             entry = table[index // size] * size + index % size
             for j in range(2):
                 source = ((1 + j) * num_heads + head) * head_size
-                for d in range(head_size):
-                    kv[j, head, entry, d] = qkv[i, source + d]
+                copy(qkv[i, source : source + head_size], kv[j, layer, head, entry])
         r = 0
         while r < len(chosen) and chosen[r] < first:
             r += 1
@@ -522,19 +534,19 @@ def attention(batch, kv, chosen, scores, runs, scratch, phase):
                 count += 1
             seen = batch.held[b] + i - first + count
             num_runs = find_runs(table, size, batch.num_sinks, batch.lows[i], seen, runs)
-            rows = slice(r, r + count)
             attend(
-                qkv[i : i + count, own], kv[0, head], kv[1, head], runs[:num_runs], scores,
-                mixed[rows, own],
+                qkv[i : i + count, own], kv[0, layer, head], kv[1, layer, head], runs[:num_runs],
+                scores, mixed[r : r + count, own],
             )  # fmt: skip
-            kept[rows, own] = x[i : i + count, own]
+            for t in range(count):
+                copy(x[i + t, own], kept[r + t, own])
             r += count
         add_one(work, phase, DONE)
         unit = add_one(work, phase, TAKEN)
     wait_for(work, phase, num_units)
 
 
-@njit(nogil=True)
+@njit(**PLAIN)
 def pick(logits, best):
     """Fill in each row's most likely token, or -1 where a logit is not finite; the first of equals.
 
@@ -558,12 +570,26 @@ def kept_on_disk(function: Any) -> Any:
     return compiled
 
 
+@njit(nogil=True)
+def batch_of(numbers, sizes):
+    """A batch whose arrays lie one behind another, which costs Python less than many arrays do."""
+    n, b, r, block_size, num_sinks = sizes
+    rest = numbers[3 * n :]
+    return Batch(
+        numbers[:n], numbers[n : 2 * n], numbers[2 * n : 3 * n], rest[: b + 1],
+        rest[b + 1 : 2 * b + 1], rest[2 * b + 1 : 2 * b + 1 + r],
+        rest[2 * b + 1 + r :].reshape((b, -1)), block_size, num_sinks,
+    )  # fmt: skip
+
+
 @kept_on_disk
-def forward(batch, weights, kv, tanh_form, scratch, logits, best):
+def forward(numbers, sizes, weights, kv, tanh_form, scratch, logits, best):
     """Fill in the logits after the wanted tokens; the K/V of all tokens goes into the cache.
 
-    Shapes: kv (2, L, H, E, D), logits (R, V or more), best (R).
+    `numbers` and `sizes` are those of a batch. Shapes: kv (2, L, H, E, D), logits (R, V or more),
+    best (R).
     """
+    batch = batch_of(numbers, sizes)
     _, num_layers, num_heads, _, head_size = kv.shape
     num_tokens, num_channels = len(batch.tokens), num_heads * head_size
     x, kept, qkv, mixed, wide, work = scratch
@@ -587,7 +613,7 @@ def forward(batch, weights, kv, tanh_form, scratch, logits, best):
         product(normed, weights.qkv[layer], bias[:end], qkv, NEW, False, work, phase)
         chosen = batch.wanted if layer == num_layers - 1 else everyone
         own = Scratch(x, kept, qkv, mixed, wide, work)
-        attention(batch, kv[:, layer], chosen, scores, runs, own, phase + 1)
+        attention(batch, kv, layer, chosen, scores, runs, own, phase + 1)
         num_tokens = len(chosen)  # what no later layer reads is left out
         x, kept = kept[:num_tokens], x
         mixed, normed, wide = mixed[:num_tokens], normed[:num_tokens], wide[:num_tokens]

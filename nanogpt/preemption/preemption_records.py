@@ -62,4 +62,7 @@ def aborted_step(
         kv_after=kv_after,
         kv_peak=kv_before,
         kv=(),
+        prefix_hits=(),
+        blocked=None,
+        aborted=(),
     )

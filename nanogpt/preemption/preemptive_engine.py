@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from msgspec import structs
+
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
@@ -187,7 +189,7 @@ class PreemptiveEngine(Engine):
             self.scheduler.previous_step = previous_step  # a step that failed was never scheduled
             raise
         # A suspended step follows those that ran meanwhile, in the trace and in what it found.
-        record = replace(record, step=self.step_number - 1, kv_before=self._kv_before)
+        record = structs.replace(record, step=self.step_number - 1, kv_before=self._kv_before)
         self.steps[-1] = record
         self._kv_before = record.kv_after
         return record

@@ -53,8 +53,9 @@ class WindowBlockKVCache(WindowStore, KVCache):
         before, after = self._held_blocks(start), self._held_blocks(end)
         gone = [block for index, block in zip(before, table, strict=True) if index not in after]
         self._drop(gone)
-        table[:] = [block for block in table if block not in gone]
-        table += self.pool.take(table, len(after) * self.size, self.size)
+        kept = [block for block in table if block not in gone]
+        taken = self.pool.take(kept, len(after) * self.size, self.size)
+        self._table_of[request_id] = (*kept, *taken)
         self._length_of[request_id] = end
         new = [p for p in range(start, end) if p // self.size in after]
         kv = self._written.pop(request_id)  # (2, L, H, T, D)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fakes import FakeExecutor, fake_arrivals, fake_engine, fake_model, fake_request
+from msgspec import structs
 
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
@@ -49,7 +50,7 @@ def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["version"] == SCHEMA_VERSION
     assert set(plain) == {"version", *(field.name for field in dataclasses.fields(Trace))}
-    assert set(plain["steps"][0]) == {f.name for f in dataclasses.fields(trace.steps[0])}
+    assert set(plain["steps"][0]) == {field.name for field in structs.fields(StepRecord)}
     work = {"request_id": 0, "kind": "prefill", "start": 0, "end": 5, "sampled": 45}
     assert plain["steps"][0]["work"] == [{**work, "drafted": [], "num_accepted": 0}]
     assert plain["clock"] == {"name": "a server CPU (fitted)", "modelled": True}
@@ -133,7 +134,9 @@ def step(
     """A step of one-token rows: (request id, whether it sampled)."""
     rows = tuple(WorkRecord(i, "decode", 0, 1, 7 if sampled else None) for i, sampled in work)
     forward = ForwardRecord(len(rows), 0, computed, 0)
-    return StepRecord(number, start, end, 4, rows, (), (), (), (), (forward,), 0, 0, 0, ())
+    return StepRecord(
+        number, start, end, 4, rows, (), (), (), (), (forward,), 0, 0, 0, (), (), None, ()
+    )
 
 
 def request(request_id: int, arrival_us: int) -> RequestRecord:

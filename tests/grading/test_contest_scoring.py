@@ -139,7 +139,9 @@ def test_a_token_counts_from_when_it_was_first_there():
 
     def step(number: int, end_us: int, end: int) -> StepRecord:
         work = (WorkRecord(0, "prefill", 0, end, 7),)
-        return StepRecord(number, 0, end_us, 16, work, (), (), (), (), (), 0, 0, 0, ())
+        return StepRecord(
+            number, 0, end_us, 16, work, (), (), (), (), (), 0, 0, 0, (), (), None, ()
+        )
 
     steps = [step(0, 10, 4), step(1, 20, 5), step(2, 30, 4), step(3, 40, 5), step(4, 50, 6)]
     assert first_times([call(0, 4, 3)], steps) == {0: {0: 10, 1: 20, 2: 50}}
