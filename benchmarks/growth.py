@@ -1,8 +1,9 @@
-"""How cost grows: a step with what waits, a drained queue with its length, a trace, and memory.
+"""How cost grows: a step with the waiting requests, a drained queue, a trace, and memory.
 
     python -m benchmarks.growth [--quick] [--clock wall|cpu] [--plot FILE]
 
-The shipped model on one thread, eight requests at once. Steps and drained queues of every length
+The shipped model on one thread, eight requests at once; under each of `SETTINGS`, steps of 64 tokens
+and as many at once as the KV budget holds. Steps and drained queues of every length
 take turns, repeat by repeat; what is printed is the median, with the fastest and the slowest
 repeat. Memory is the most that a fresh process has held by then, less what it held after its first
 hundred requests: once keeping every step, once the newest hundred.
@@ -33,6 +34,18 @@ NUM_STEPS = 1000
 """Steps of a trace whose JSON is measured."""
 KEEP_STEPS = 100
 
+PRIORITY: dict[str, Any] = {"policy": "priority", "preempt_to_admit": True}
+STORES: dict[str, dict[str, Any]] = {
+    "slots": {"max_batch_size": 64, "max_kv_tokens": 4096},
+    "blocks": {"max_batch_size": 20_000, "max_kv_tokens": 4096, "block_size": 16},
+}
+STORES["shared blocks"] = {**STORES["blocks"], "share_prefixes": True}
+SETTINGS = {
+    f"{store}, {order['policy']}": EngineConfig(64, **limits, **order)
+    for store, limits in STORES.items()
+    for order in ({"policy": "fcfs"}, PRIORITY)
+}
+
 Row = dict[str, Any]
 
 
@@ -44,6 +57,22 @@ def queue_of(model: GPT, num_waiting: int) -> Engine:
     while len(engine.scheduler.active) < BATCH:
         engine.step()
     return engine
+
+
+def prefilling_queue(model: GPT, num_waiting: int, config: EngineConfig) -> Engine:
+    """An engine before the prefills of so many prompts of 96 tokens; of 8, each begins alike."""
+    engine = Engine(model, config)
+    for i in range(num_waiting):
+        prompt = [1 + i % 8] * 48 + [(i >> bit) & 1 for bit in range(16)] * 3
+        engine.submit(Request(i, prompt, 32, priority=i % 3))
+    return engine
+
+
+def leavers(model: GPT, count: int) -> None:
+    """Let all leave of so many that wait."""
+    engine = prefilling_queue(model, count, EngineConfig(64))
+    for i in range(count):
+        engine.abort(i)
 
 
 def drain(model: GPT, count: int) -> None:
@@ -59,12 +88,18 @@ def times(model: GPT, *, quick: bool, clock: str) -> list[Row]:
     steps = interleave({n: engine.step for n, engine in engines.items()}, 20 if quick else 100)
     counts = (200, 1000) if quick else (200, 1000, 3000, 10_000)
     drains = interleave({str(n): functools.partial(drain, model, n) for n in counts}, 3)
+    leaving = interleave({str(n): functools.partial(leavers, model, n) for n in lengths}, 3)
+    found = [("step", steps, False), ("drained request", drains, True), ("leaver", leaving, True)]
+    for name, config in SETTINGS.items():
+        engines = {str(n): prefilling_queue(model, n, config) for n in lengths}
+        run = interleave({n: engine.step for n, engine in engines.items()}, 10 if quick else 12)
+        found.append((f"step of 64, {name}", run, False))
     return [
         {"what": what, "n": int(n), "ms": [1000 * s / each for s in timings.seconds(clock)],
          "median_ms": 1000 * timings.median_s(clock) / each}
-        for what, found in (("step", steps), ("drained request", drains))
-        for n, timings in found.items()
-        for each in (1 if what == "step" else int(n),)
+        for what, measured, is_each in found
+        for n, timings in measured.items()
+        for each in (int(n) if is_each else 1,)
     ]  # fmt: skip
 
 

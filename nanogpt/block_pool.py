@@ -11,19 +11,68 @@ Knows neither tensors nor requests. The decisions are policies (`policies/blocks
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from nanogpt.policies import Policies
-from nanogpt.policies.blocks import num_lacking
+from nanogpt.policies.blocks import evict_order, num_lacking
 from nanogpt.policy_views import CachedBlock
 
 _STATE = (
     "ref_counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now",
     "_published",
 )  # fmt: skip
+
+
+class EmptyBlocks(set[int]):
+    """Numbers of empty blocks, of which the lowest is found in O(log n).
+
+    Beside the set stand heaps of all numbers and of the multiples of `lane`. A block that was taken
+    stays in them until it would be the lowest.
+    """
+
+    def __init__(self, blocks: Iterable[int], lane: int) -> None:
+        super().__init__(blocks)
+        self.lane = lane
+        self._fill_heaps()
+
+    def __copy__(self) -> "EmptyBlocks":
+        twin = EmptyBlocks((), self.lane)
+        twin.update(self)
+        twin._heaps = {lane: heap.copy() for lane, heap in self._heaps.items()}
+        return twin
+
+    def add(self, block: int) -> None:
+        """Add a block, in O(log n)."""
+        if block in self:
+            return
+        super().add(block)
+        for lane, heap in self._heaps.items():
+            if block % lane == 0:
+                heapq.heappush(heap, block)
+        if len(self._heaps[1]) > 2 * len(self) + self.lane:
+            self._fill_heaps()
+
+    def lowest(self, n: int, lane: int = 1, without: Collection[int] = ()) -> list[int]:
+        """The `n` lowest multiples of `lane`, or as many as there are."""
+        heap, found = self._heaps[lane], dict[int, None]()
+        passed = list[int]()
+        while heap and len(found) < n:
+            block = heapq.heappop(heap)
+            if block in without:
+                passed.append(block)
+            elif block in self:
+                found[block] = None
+        for block in (*passed, *found):
+            heapq.heappush(heap, block)
+        return list(found)
+
+    def _fill_heaps(self) -> None:
+        ordered = sorted(self)
+        starts = [block for block in ordered if block % self.lane == 0]
+        self._heaps = {self.lane: starts, 1: ordered}
 
 
 class BlockPool:
@@ -39,9 +88,9 @@ class BlockPool:
         self._alike: dict[str, tuple[int, ...]] = {}  # by hash, all of them
         self._hash_of: dict[int, str] = {}
         self._worth: dict[int, tuple[int, int]] = {}  # last used, depth; of those with a hash
-        self._empty = set(range(num_blocks))
-        self._idle: dict[int, None] = {}  # free and with a hash, least recently used first
         self._lane = max(1, num_blocks // num_lanes)
+        self._empty = EmptyBlocks(range(num_blocks), self._lane)
+        self._idle: dict[int, None] = {}  # free and with a hash, least recently used first
         self._now = 0
         self._events: dict[str, list[int]] = {"allocated": [], "freed": [], "evicted": []}
         self._published: list[tuple[int, str]] = []
@@ -113,7 +162,7 @@ class BlockPool:
         self._save()
         for block in blocks:
             self.ref_counts[block] = 0
-        self._empty.update(blocks)
+            self._empty.add(block)
         self._events["freed"] += blocks
 
     @property
@@ -172,19 +221,20 @@ class BlockPool:
         """Free blocks in the order to take them, `n` if there are: neighbours, so that K/V is read
         where it lies; then empty ones; then cached ones, in the order of the policy.
         """
-        lanes = range(0, len(self.ref_counts), self._lane)
-        start = table[-1] + 1 if table else next((b for b in lanes if b in self._empty), 0)
+        start = table[-1] + 1 if table else next(iter(self._empty.lowest(1, self._lane)), 0)
         chosen: list[int] = []
         while len(chosen) < n and start + len(chosen) in self._empty:
             chosen.append(start + len(chosen))
         if len(chosen) < n:
-            chosen += heapq.nsmallest(n - len(chosen), self._empty.difference(chosen))
+            chosen += self._empty.lowest(n - len(chosen), without={*chosen})
         if len(chosen) < n and self._idle:
-            chosen += sorted(self._evictable()[: n - len(chosen)])
+            more = n - len(chosen)
+            in_order = self.policies.evict_order is evict_order  # as `_idle` is
+            chosen += sorted(islice(self._idle, more) if in_order else self._evictable()[:more])
         return chosen
 
     def _evictable(self) -> list[int]:
-        """The cached blocks that may give way, first the one to go first."""
+        """The cached blocks that may give way, in the policy's order, which asks about each."""
         worth = self._worth.items()
         return self.policies.evict_order(
             [CachedBlock(b, self.ref_counts[b], used, depth) for b, (used, depth) in worth]

@@ -16,7 +16,6 @@ import math
 import mmap
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ from nanogpt.kv_store import KVStore
 from nanogpt.model import Attend
 from nanogpt.outputs import PrefixHit, Row, SchedulerOutput
 from nanogpt.policies import Policies
+from nanogpt.policies.blocks import block_hashes, extend_hashes
 from nanogpt.request import Request
 from nanogpt.trace import BlocksRecord, StepRecord, with_blocks
 
@@ -79,8 +79,6 @@ class KVCache(KVStore):
         self.policies = policies
         self.share = share
         self.records_blocks = records_blocks
-        hashes = policies.block_hashes
-        self._hashes = lru_cache(64)(lambda ids, salt: hashes([*ids], block_size, salt))
         self._table_of: dict[int, tuple[int, ...]] = {}
         self._length_of: dict[int, int] = {}
         self._num_registered: dict[int, int] = {}  # so many blocks of the table
@@ -224,13 +222,22 @@ class KVCache(KVStore):
 
     # --- what is shared ---------------------------------------------------------------------------
 
-    def match(self, token_ids: Sequence[int], salt: str | None = None) -> PrefixHit | None:
-        """The longest run of registered blocks that `token_ids` begin with. Changes nothing."""
+    def match(self, request: Request) -> PrefixHit | None:
+        """The longest run of registered blocks that the request's tokens begin with."""
         if not self.share:
             return None
-        hashes, block_of = self._hashes(tuple(token_ids), salt or ""), self.pool.block_of
-        blocks, found = self.policies.longest_match(hashes, block_of, len(token_ids), self.size)
+        if len(request.block_hashes) < request.num_tokens // self.size:
+            request.block_hashes = self.hashes(request, request.tokens_so_far)
+        hashes, block_of = request.block_hashes, self.pool.block_of
+        blocks, found = self.policies.longest_match(hashes, block_of, request.num_tokens, self.size)
         return PrefixHit(tuple(blocks), found) if found else None
+
+    def hashes(self, request: Request, token_ids: list[int]) -> list[str]:
+        """The hashes of the full blocks of a request's tokens, which extend those it has."""
+        known, salt = request.block_hashes, request.cache_salt or ""
+        if self.policies.block_hashes is block_hashes:
+            return extend_hashes(known, token_ids, self.size, salt)
+        return self.policies.block_hashes(token_ids, self.size, salt)
 
     def register(self, request: Request, new: Sequence[int] = ()) -> None:
         """Let others find the request's full blocks, all of them from committed steps."""
@@ -240,21 +247,25 @@ class KVCache(KVStore):
         full = length // self.size
         if full == self._num_registered[request.id]:
             return
-        token_ids = tuple([*request.tokens_so_far, *new][: full * self.size])
-        hashes = self._hashes(token_ids, request.cache_salt or "")
+        hashes = request.block_hashes
+        if len(hashes) < full:  # the step may still fail: the request gets only those it is sure of
+            hashes = self.hashes(request, [*request.tokens_so_far, *new][: full * self.size])
+            request.block_hashes = hashes[: request.num_tokens // self.size]
         held = zip(self._held_blocks(length), self._table_of[request.id], strict=True)
         self.pool.publish((i, block, hashes[i]) for i, block in held if i < full)
         self._num_registered[request.id] = full
 
-    def shared(self, requests: Sequence[Request]) -> int:
-        """KV tokens in blocks that several of these requests name, or will once they start.
-
-        Each is charged for them, and they are stored once.
-        """
+    def lasting_blocks(self, request: Request) -> Sequence[int]:
+        """Blocks that the request names, or will once it starts, until all its tokens are there."""
         if not self.share:
-            return 0
-        tables = [self._lasting(r) for r in requests]
-        return (sum(map(len, tables)) - len(set().union(*tables))) * self.size
+            return ()
+        table = self._table_of.get(request.id, ())
+        computed = self._length_of.get(request.id, 0)
+        if not table and (hit := self.match(request)):
+            table, computed = hit.blocks, hit.num_tokens
+        lasting = self._held_blocks(request.num_tokens)
+        named = zip(self._held_blocks(computed), table, strict=True)
+        return [block for index, block in named if index in lasting]
 
     def annotate(self, record: StepRecord) -> StepRecord:
         """The step's record, and what happened to the pool since the step before."""
@@ -280,16 +291,6 @@ class KVCache(KVStore):
             assert 0 <= self._num_registered[request_id] <= self._length_of[request_id] // self.size
         self.pool.check(list(self._table_of.values()))
         assert self.share or not self.pool.block_of
-
-    def _lasting(self, request: Request) -> Sequence[int]:
-        """Blocks that the request names, or will once it starts, until all its tokens are there."""
-        table = self._table_of.get(request.id, ())
-        computed = self._length_of.get(request.id, 0)
-        if not table and (hit := self.match(request.tokens_so_far, request.cache_salt)):
-            table, computed = hit.blocks, hit.num_tokens
-        lasting = self._held_blocks(request.num_tokens)
-        named = zip(self._held_blocks(computed), table, strict=True)
-        return [block for index, block in named if index in lasting]
 
     def _held_blocks(self, num_computed_tokens: int) -> Sequence[int]:
         """The blocks of a text, by index, that a request's table names by now."""

@@ -4,7 +4,7 @@
 passes of the tensor-parallel engine all use it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nanogpt.config import EngineConfig
 from nanogpt.kv_store import KVStore
@@ -41,17 +41,17 @@ class KVCacheManager:
             held += min(self._partial_block_slack, max(0, done + num_scheduled_tokens - held))
         return held + -held % self.block_size
 
-    def kv_tokens_reserved(self, requests: Sequence[Request]) -> int:
-        """KV tokens of these requests once all their tokens are computed; shared blocks once."""
-        charged = sum(self.kv_tokens_charged(r, r.remaining) for r in requests)
-        return charged - self.cache.shared(requests)
+    def reserve(self, requests: Iterable[Request]) -> "Reservation":
+        """What these requests need once all their tokens are computed."""
+        reservation = Reservation(self)
+        for request in requests:
+            reservation.add(request)
+        return reservation
 
     def is_exceeded(self, requests: Sequence[Request]) -> bool:
         """Whether these requests need more than there is."""
-        return (
-            self.max_kv_tokens is not None
-            and self.kv_tokens_reserved(requests) > self.max_kv_tokens
-        )
+        limit = self.max_kv_tokens
+        return limit is not None and self.reserve(requests).kv_tokens > limit
 
     def growth_by_next_step(self, requests: Sequence[Request]) -> int:
         """KV tokens that these requests can add by the next step: one token each, if they go on."""
@@ -122,6 +122,30 @@ class KVCacheManager:
             return row.seq_len
         accepted = sampled[row.request_id].num_accepted
         return self.policies.roll_back_kv(row.seq_len, len(row.drafted), accepted)
+
+
+class Reservation:
+    """KV tokens of running requests once all their tokens are computed; shared blocks once.
+
+    Mutable: `kv_tokens`, of `num_requests`, which refer to `blocks`.
+    """
+
+    def __init__(self, kv: KVCacheManager) -> None:
+        self.kv = kv
+        self.kv_tokens = self.num_requests = 0
+        self.blocks: set[int] = set()
+
+    def add(self, request: Request) -> None:
+        """Reserve the K/V of one more request."""
+        charged = self.kv.kv_tokens_charged(request, request.remaining)
+        self.kv_tokens += charged - self.shared_with(request)
+        self.num_requests += 1
+        self.blocks.update(self.kv.cache.lasting_blocks(request))
+
+    def shared_with(self, request: Request) -> int:
+        """KV tokens that the request is charged for, and that are reserved already."""
+        blocks = self.kv.cache.lasting_blocks(request)
+        return len(self.blocks.intersection(blocks)) * self.kv.block_size
 
 
 def kv_limit(window: int, num_sinks: int, block_size: int) -> int:

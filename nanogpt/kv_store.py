@@ -19,8 +19,8 @@ from nanogpt.trace import StepRecord
 class PrefixCache:
     """Where the K/V of shared prefixes is found; this one never finds any."""
 
-    def match(self, token_ids: Sequence[int], salt: str | None = None) -> PrefixHit | None:
-        """What a request with these tokens need not compute. Changes nothing."""
+    def match(self, request: Request) -> PrefixHit | None:
+        """What a request need not compute. Changes nothing."""
         return None
 
     def attach(self, request_id: int, hit: PrefixHit) -> None:
@@ -29,9 +29,12 @@ class PrefixCache:
     def register(self, request: Request, new: Sequence[int] = ()) -> None:
         """Let others find the request's full blocks. `new` are tokens that it does not list yet."""
 
-    def shared(self, requests: Sequence[Request]) -> int:
-        """KV tokens that several of these requests are charged for, and that are stored once."""
-        return 0
+    def lasting_blocks(self, request: Request) -> Sequence[int]:
+        """The blocks, those of a hit too, that a request refers to until all its tokens are there.
+
+        Each request is charged for all of its blocks; one that several refer to is stored once.
+        """
+        return ()
 
     def annotate(self, record: StepRecord) -> StepRecord:
         """The step's record, with what there is to say of blocks."""

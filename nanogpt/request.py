@@ -20,7 +20,8 @@ class Request:
     been computed: the next step computes from there. An "aborted" request left unfinished.
     `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
     as request 0 of that seed: the text is the same, whatever its id. Only requests with the same
-    `cache_salt` share blocks, as in vLLM.
+    `cache_salt` share blocks, as in vLLM; `block_hashes` are those of its full blocks, which a
+    cache that shares blocks fills in.
     """
 
     id: int
@@ -35,6 +36,7 @@ class Request:
     seed: int | None = field(default=None, kw_only=True)
     cache_salt: str | None = field(default=None, kw_only=True)
     was_submitted: bool = field(default=False, init=False, repr=False)
+    block_hashes: list[str] = field(default_factory=list[str], init=False, repr=False)
 
     @property
     def tokens_so_far(self) -> list[int]:
@@ -81,6 +83,7 @@ class Request:
     def clear_cache(self) -> None:
         """Forget that anything was computed."""
         self.num_computed_tokens = 0
+        self.block_hashes = []
 
 
 def validate_request(request: Request, config: ModelConfig) -> None:

@@ -18,7 +18,8 @@ class RequestQueue:
     """A priority queue of requests. Mutable: `heap`, as `heapq` orders it, and all keys by id.
 
     `policy` gives the keys at `step`. They are kept until `forget`, so that running and waiting
-    requests can be compared.
+    requests can be compared. A request that left stays in the heap until it is `removed` with a
+    few others, or reaches the top.
     """
 
     def __init__(self, policy: Policy, policies: Policies, kv: KVCacheManager) -> None:
@@ -27,15 +28,16 @@ class RequestQueue:
         self.kv = kv
         self.step = 0
         self.heap: list[Entry] = []
+        self.removed: set[Request] = set()
         self.keys: dict[int, Key] = {}
         self.admitted_at: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self.heap)
+        return len(self.heap) - len(self.removed)
 
     def __iter__(self) -> Iterator[Request]:
         """The waiting requests in order; the first k of n cost O(k log n)."""
-        return (entry[3] for entry in in_order(self.heap))
+        return (entry[3] for entry in in_order(self.heap) if entry[3] not in self.removed)
 
     def peek_request(self) -> Request:
         """The first waiting request."""
@@ -53,12 +55,22 @@ class RequestQueue:
             passed.append(entry)
         for entry in passed:
             heapq.heappush(self.heap, entry)
+        self._drop_removed()
         self.admitted_at[request.id] = self.step
 
     def remove(self, request: Request) -> None:
-        """Take out a request wherever it stands, in O(n)."""
-        self.heap = [entry for entry in self.heap if entry[3] is not request]
-        heapq.heapify(self.heap)
+        """Take out a request wherever it stands: O(sqrt n) each, where many leave."""
+        self.removed.add(request)
+        self._drop_removed()
+
+    def _drop_removed(self) -> None:
+        """Keep removed requests off the top, and their number below the square root of n."""
+        if len(self.removed) ** 2 > len(self.heap):
+            self.heap = [entry for entry in self.heap if entry[3] not in self.removed]
+            heapq.heapify(self.heap)
+            self.removed.clear()
+        while self.heap and self.heap[0][3] in self.removed:
+            self.removed.remove(heapq.heappop(self.heap)[3])
 
     def forget(self, request_id: int) -> None:
         """Drop the key of a request that has left."""
@@ -67,10 +79,11 @@ class RequestQueue:
 
     def rank_anew(self, requests: Sequence[Request]) -> None:
         """Give these and all waiting requests new keys, and rebuild the heap."""
-        waiting = [entry[3] for entry in self.heap]
+        waiting = [entry[3] for entry in self.heap if entry[3] not in self.removed]
         self.keys.update({r.id: self.compute_key(self.view(r)) for r in (*requests, *waiting)})
         self.heap = [self.sort_entry(request) for request in waiting]
         heapq.heapify(self.heap)
+        self.removed.clear()
 
     def sort_entry(self, request: Request) -> Entry:
         """The request's place in the order, whether it waits or runs."""

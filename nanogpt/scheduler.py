@@ -12,13 +12,14 @@ can break this; `Engine.run(max_steps=...)` bounds such a run. A request may sta
 priority while more important ones keep coming; under "fcfs" and under keys that age it cannot.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.extensions import Drafter
 from nanogpt.input_batch import make_rows
-from nanogpt.kv_cache_manager import KVCacheManager
+from nanogpt.kv_cache_manager import KVCacheManager, Reservation
 from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, Update
 from nanogpt.planning import Candidates, Plan, plan_problem, plan_step
 from nanogpt.policies import Policies
@@ -26,6 +27,9 @@ from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.request import Request
 from nanogpt.request_queue import RequestQueue
 from nanogpt.validate import PolicyError
+
+LOOKAHEAD = 16
+"""So many requests behind a full step get a reason in the trace why they wait."""
 
 
 class Scheduler:
@@ -125,22 +129,36 @@ class Scheduler:
         """Choose the waiting requests that may start, in order, and say why the next one may not.
 
         The queue is strict: nothing overtakes a request that does not fit. The K/V of preempted
-        requests is free from the next step on.
+        requests is free from the next step on. Behind the requests that fill up the step, the
+        reference plan gives none a token, so only `LOOKAHEAD` more are looked at, for the trace.
         """
         admissible: list[Request] = []
         if preempted:
             return admissible, "a request was just preempted to make room"
         if not self.waiting:
             return admissible, None
-        running, num_prefilling = self.running(), len(self.prefilling)
+        running, num_prefilling = self.kv.reserve(self.running()), len(self.prefilling)
+        room, num_behind = self._room_for_waiting(), 0
         for candidate in self.waiting:
             reason = self._blocked(candidate, running, num_prefilling)
             if reason:
                 return admissible, reason
             admissible.append(candidate)
-            running.append(candidate)
+            running.add(candidate)
             num_prefilling += 1
+            if room > 0:
+                hit = self.kv.cache.match(candidate)
+                room -= candidate.remaining - (hit.num_tokens if hit else 0)
+            elif (num_behind := num_behind + 1) == LOOKAHEAD:
+                break
         return admissible, None
+
+    def _room_for_waiting(self) -> float:
+        """Tokens of the step that the reference plan leaves for waiting requests."""
+        if self.policies.plan_step is not plan_step:
+            return math.inf
+        running = len(self.active) + sum(request.remaining for request in self.prefilling)
+        return self.config.token_budget - running
 
     def candidates(
         self,
@@ -175,7 +193,7 @@ class Scheduler:
         return list(plan)
 
     def _prefix_hits(self, admissible: Sequence[Request]) -> dict[int, PrefixHit]:
-        found = [(r.id, self.kv.cache.match(r.tokens_so_far, r.cache_salt)) for r in admissible]
+        found = [(request.id, self.kv.cache.match(request)) for request in admissible]
         return {request_id: hit for request_id, hit in found if hit is not None}
 
     def active_ids(self) -> tuple[int, ...]:
@@ -215,11 +233,14 @@ class Scheduler:
         """
         staying, num_prefilling = self.running(), len(self.prefilling)
         victims: list[Request] = []
-        if not self._blocked(candidate, staying, num_prefilling):
+        if not self._blocked(candidate, self.kv.reserve(staying), num_prefilling):
             return []  # it starts in this step
         entry = self.waiting.sort_entry
         while self._blocked(
-            candidate, staying, num_prefilling, self.kv.growth_by_next_step(staying)
+            candidate,
+            self.kv.reserve(staying),
+            num_prefilling,
+            self.kv.growth_by_next_step(staying),
         ):
             decodes = [request for request in staying if request.status == "active"]
             less_important = [each for each in decodes if entry(each) > entry(candidate)]
@@ -230,7 +251,7 @@ class Scheduler:
         return victims
 
     def _blocked(
-        self, candidate: Request, running: Sequence[Request], num_prefilling: int, growth: int = 0
+        self, candidate: Request, running: Reservation, num_prefilling: int, growth: int = 0
     ) -> str | None:
         """Why the candidate may not start beside the running, in words; None when it may.
 
@@ -241,12 +262,13 @@ class Scheduler:
             return "another request is being prefilled"
         start = self.kv.kv_tokens_charged(candidate, candidate.remaining)
         # used + start charges shared blocks once: to the candidate, and not to the running.
-        used = self.kv.kv_tokens_reserved([*running, candidate]) - start + growth
-        verdict = self._verdict(self.view(candidate), used, len(running))
+        used = running.kv_tokens - running.shared_with(candidate) + growth
+        num_running = running.num_requests
+        verdict = self._verdict(self.view(candidate), used, num_running)
         if verdict == "admit":
             return None
-        if len(running) >= limits.max_batch_size:
-            return f"the batch is full ({len(running)} of {limits.max_batch_size})"
+        if num_running >= limits.max_batch_size:
+            return f"the batch is full ({num_running} of {limits.max_batch_size})"
         if limits.max_kv_tokens is not None and used + start > limits.max_kv_tokens:
             most = limits.max_kv_tokens
             return f"the KV budget is short: {used} reserved + {start} to compute > {most}"

@@ -119,9 +119,9 @@ class PublishesEarly(Store):
         """Map the new tokens to slots, and publish the blocks that `rule` allows."""
         slot_mapping = super().slot_mapping(rows)
         for request_id, num_new in ((row.request_id, len(row.input_ids)) for row in rows):
-            known = self.requests[request_id].tokens_so_far
+            request = self.requests[request_id]
             num_full = self.rule(self.length(request_id), num_new, self.size)
-            hashes = self._hashes(tuple(known[: num_full * self.size]), "")
+            hashes = self.hashes(request, request.tokens_so_far[: num_full * self.size])
             self.pool.publish(zip(count(), self.table(request_id), hashes, strict=False))
         return slot_mapping
 

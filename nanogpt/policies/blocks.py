@@ -41,9 +41,14 @@ def block_hashes(tokens: Sequence[int], size: int, salt: str) -> list[str]:
     does by the hash of its parent. `salt` is what else makes K/V differ. A last block that is not
     full has none, since what it holds will still change.
     """
-    hashes: list[str] = []
-    parent = ""
-    for end in range(size, len(tokens) + 1, size):
+    return extend_hashes([], tokens, size, salt)
+
+
+def extend_hashes(known: Sequence[str], tokens: Sequence[int], size: int, salt: str) -> list[str]:
+    """`block_hashes`, of which the first ones are known."""
+    hashes = list(known)
+    parent = hashes[-1] if hashes else ""
+    for end in range((len(hashes) + 1) * size, len(tokens) + 1, size):
         said = repr((parent, salt, list(tokens[end - size : end])))
         parent = hashlib.sha256(said.encode()).hexdigest()
         hashes.append(parent)

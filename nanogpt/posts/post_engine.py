@@ -1,5 +1,6 @@
 """The posts' run functions and their `Scheduler`, on the one engine: K/V that can be looked at."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -103,6 +104,9 @@ class Scheduler(PostScheduler):
         validate_fields(request)
         self.check_new(request)
         super().add_request(request)
+
+    def _room_for_waiting(self) -> float:
+        return math.inf  # the loops of the posts plan for themselves
 
     def schedule(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, step: int

@@ -44,8 +44,8 @@ class PreemptiveScheduler(Scheduler):
         chosen = self._chosen()
         if chosen is None or chosen.status != "waiting" or preempted:
             return super().select_admissible(preempted)
-        running = [*dict.fromkeys([*self.running(), *self.suspended])]
-        reason = self._blocked(chosen, running, len(self.prefilling))
+        running = dict.fromkeys([*self.running(), *self.suspended])
+        reason = self._blocked(chosen, self.kv.reserve(running), len(self.prefilling))
         return ([], reason) if reason else ([chosen], None)
 
     def candidates(

@@ -67,7 +67,7 @@ class ModelDrafter(Drafter):
         if kv.max_kv_tokens is not None:
             # Drafts take only KV tokens that no running request has reserved: no preemptions.
             newcomers = [request for request, _ in planned if request.status == "waiting"]
-            unreserved = kv.max_kv_tokens - kv.kv_tokens_reserved([*running, *newcomers])
+            unreserved = kv.max_kv_tokens - kv.reserve([*running, *newcomers]).kv_tokens
             if kv.block_size > 1:
                 wanted = within_blocks(kv, decodes, wanted, unreserved)
             else:

@@ -106,7 +106,7 @@ class SharedBlocks(RuleBasedStateMachine):
     @rule(text=TEXTS, salt=SALTS)
     def a_request_starts(self, text: list[int], salt: str | None) -> None:
         idle = self.cache.pool.idle()
-        hit = self.cache.match(text, salt)
+        hit = self.cache.match(Request(0, text, 1, cache_salt=salt))
         assert self.cache.pool.idle() == idle, "a lookup is no use"
         assert (hit.num_tokens if hit else 0) == self.longest_match(text, salt)
         new = self.add(text, salt)

@@ -64,10 +64,11 @@ def check_books(engine: Engine) -> None:
         found = {hashes[p // size] for p in kept if p // size in hashes}
         assert not config.share_prefixes or found <= cache.pool.block_of.keys()
     in_use = len({block for request in running for block in cache.table(request.id)}) * size
-    shared = cache.shared(running)
-    assert in_use <= sum(scheduler.kv.kv_tokens_charged(r, r.remaining) for r in running) - shared
+    charge, charged = scheduler.kv.kv_tokens_charged, scheduler.kv.reserve(running).kv_tokens
+    assert in_use <= charged
     if config.sliding_window is None:
-        assert in_use == sum(map(scheduler.kv.kv_tokens_charged, running)) - shared
+        growth = sum(charge(r, r.remaining) - charge(r) for r in running)
+        assert in_use == charged - growth
     assert config.max_kv_tokens is None or in_use <= config.max_kv_tokens
 
 

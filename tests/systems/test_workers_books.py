@@ -163,7 +163,7 @@ def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
                 assert list(result.tokens) == text
                 num_hits += result.hit_tokens
             for asked in orders:
-                found = cache.match(asked.prompt_tokens, asked.cache_salt)
+                found = cache.match(replace(asked))
                 assert book.hit(asked) == (found.num_tokens if found else 0)
             assert book._published.keys() == cache.pool.block_of.keys()
     assert worker.is_idle and worker.block_hashes() == cache.pool.block_of.keys()
