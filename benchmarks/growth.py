@@ -2,11 +2,11 @@
 
     python -m benchmarks.growth [--quick] [--clock wall|cpu] [--plot FILE]
 
-The shipped model on one thread, eight requests at once; under each of `SETTINGS`, steps of 64 tokens
-and as many at once as the KV budget holds. Steps and drained queues of every length
-take turns, repeat by repeat; what is printed is the median, with the fastest and the slowest
-repeat. Memory is the most that a fresh process has held by then, less what it held after its first
-hundred requests: once keeping every step, once the newest hundred.
+The shipped model on one thread, eight requests at once; under `SETTINGS`, steps of 64 tokens and as
+many requests as the KV budget holds. Steps and drained queues of every length take turns, repeat by
+repeat; what is printed is the median, with the fastest and the slowest repeat. Memory is the most
+that a fresh process has held by then, less what it held after its first hundred requests: once
+keeping every step, once the newest hundred.
 """
 
 import argparse

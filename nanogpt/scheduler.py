@@ -28,8 +28,7 @@ from nanogpt.request import Request
 from nanogpt.request_queue import RequestQueue
 from nanogpt.validate import PolicyError
 
-LOOKAHEAD = 16
-"""So many requests behind a full step get a reason in the trace why they wait."""
+LOOKAHEAD = 16  # requests behind a full step
 
 
 class Scheduler:
@@ -133,32 +132,26 @@ class Scheduler:
         reference plan gives none a token, so only `LOOKAHEAD` more are looked at, for the trace.
         """
         admissible: list[Request] = []
-        if preempted:
-            return admissible, "a request was just preempted to make room"
-        if not self.waiting:
-            return admissible, None
+        if preempted or not self.waiting:
+            return [], "a request was just preempted to make room" if preempted else None
         running, num_prefilling = self.kv.reserve(self.running()), len(self.prefilling)
-        room, num_behind = self._room_for_waiting(), 0
+        room, behind = self._room_for_waiting(), 0
         for candidate in self.waiting:
-            reason = self._blocked(candidate, running, num_prefilling)
-            if reason:
+            reason = self._blocked(candidate, running, num_prefilling + len(admissible))
+            if reason or behind == LOOKAHEAD:
                 return admissible, reason
             admissible.append(candidate)
             running.add(candidate)
-            num_prefilling += 1
-            if room > 0:
-                hit = self.kv.cache.match(candidate)
-                room -= candidate.remaining - (hit.num_tokens if hit else 0)
-            elif (num_behind := num_behind + 1) == LOOKAHEAD:
-                break
+            behind += room <= 0
+            hit = self.kv.cache.match(candidate)
+            room -= candidate.remaining - (hit.num_tokens if hit else 0)
         return admissible, None
 
     def _room_for_waiting(self) -> float:
         """Tokens of the step that the reference plan leaves for waiting requests."""
         if self.policies.plan_step is not plan_step:
             return math.inf
-        running = len(self.active) + sum(request.remaining for request in self.prefilling)
-        return self.config.token_budget - running
+        return self.config.token_budget - sum(request.remaining for request in self.running())
 
     def candidates(
         self,
@@ -193,8 +186,7 @@ class Scheduler:
         return list(plan)
 
     def _prefix_hits(self, admissible: Sequence[Request]) -> dict[int, PrefixHit]:
-        found = [(request.id, self.kv.cache.match(request)) for request in admissible]
-        return {request_id: hit for request_id, hit in found if hit is not None}
+        return {r.id: hit for r in admissible if (hit := self.kv.cache.match(r)) is not None}
 
     def active_ids(self) -> tuple[int, ...]:
         """Ids of the requests that decode."""
@@ -236,12 +228,8 @@ class Scheduler:
         if not self._blocked(candidate, self.kv.reserve(staying), num_prefilling):
             return []  # it starts in this step
         entry = self.waiting.sort_entry
-        while self._blocked(
-            candidate,
-            self.kv.reserve(staying),
-            num_prefilling,
-            self.kv.growth_by_next_step(staying),
-        ):
+        growth = self.kv.growth_by_next_step
+        while self._blocked(candidate, self.kv.reserve(staying), num_prefilling, growth(staying)):
             decodes = [request for request in staying if request.status == "active"]
             less_important = [each for each in decodes if entry(each) > entry(candidate)]
             if not less_important:
@@ -263,12 +251,11 @@ class Scheduler:
         start = self.kv.kv_tokens_charged(candidate, candidate.remaining)
         # used + start charges shared blocks once: to the candidate, and not to the running.
         used = running.kv_tokens - running.shared_with(candidate) + growth
-        num_running = running.num_requests
-        verdict = self._verdict(self.view(candidate), used, num_running)
+        verdict = self._verdict(self.view(candidate), used, running.num_requests)
         if verdict == "admit":
             return None
-        if num_running >= limits.max_batch_size:
-            return f"the batch is full ({num_running} of {limits.max_batch_size})"
+        if running.num_requests >= limits.max_batch_size:
+            return f"the batch is full ({running.num_requests} of {limits.max_batch_size})"
         if limits.max_kv_tokens is not None and used + start > limits.max_kv_tokens:
             most = limits.max_kv_tokens
             return f"the KV budget is short: {used} reserved + {start} to compute > {most}"
