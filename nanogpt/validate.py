@@ -50,9 +50,9 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> No
     if type(value) is not int:
         raise ValueError(f"{name} is {show(value)}; it must be a whole number")
     if value < low:
-        raise ValueError(f"{name} is {value}; it must be at least {low}")
+        raise ValueError(f"{name} is {show(value)}; it must be at least {low}")
     if high is not None and value > high:
-        raise ValueError(f"{name} is {value}; it must be at most {high}")
+        raise ValueError(f"{name} is {show(value)}; it must be at most {high}")
 
 
 def check_bool(name: str, value: object) -> None:
@@ -78,7 +78,10 @@ def show(value: object) -> str:
     """A value in one short line, however large it is; of one without words of its own, its type."""
     if type(value).__repr__ is object.__repr__:
         return f"of type {type(value).__name__}"
-    return " ".join(_SHORT.repr(value).split())
+    try:
+        return " ".join(_SHORT.repr(value).split())
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"of type {type(value).__name__}, with a number of too many digits"
 
 
 def check_limits(**limits: int | None) -> None:

@@ -34,11 +34,12 @@ UNCHANGING: Mapping[str, tuple[object, ...]] = {
 """Unsupported fields, and the values of each that have no effect; null never has one."""
 
 
-MAX_STOPS = 4
+MAX_STOPS = 16
 MAX_TEMPERATURE = 2.0
 MAX_LOGPROBS = 20
 MAX_SALT = 128
 MIN_SEED, MAX_SEED = -(2**63), 2**64 - 1
+MAX_INT = 2**63 - 1
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 CHOICES: Mapping[str, Sequence[str]] = {"role": get_args(Role), "type": ("text",)}
@@ -64,9 +65,9 @@ class Body(msgspec.Struct, kw_only=True):
         }
     )  # fmt: skip
     model: str
-    max_tokens: Annotated[int, Meta(ge=0)] | None = None
-    max_completion_tokens: Annotated[int, Meta(ge=0)] | None = None
-    n: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE)] | None = None
     seed: int | None = None
     stop: NonEmpty | Annotated[list[NonEmpty], Meta(max_length=MAX_STOPS)] | None = None
@@ -110,8 +111,8 @@ class ChatMessage(msgspec.Struct):
 class ChatBody(Body, kw_only=True):
     """Of `/v1/chat/completions`."""
 
-    max_tokens: Annotated[int, Meta(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
 
 
@@ -166,7 +167,7 @@ def convert(body: bytes, *, is_chat: bool) -> ChatBody | CompletionBody:
     except (msgspec.ValidationError, RecursionError) as error:
         raise _bad_field(sent, str(error)) from None
     if converted.seed is not None and not MIN_SEED <= converted.seed <= MAX_SEED:
-        said = f"seed is {converted.seed}; it must be from {MIN_SEED} to {MAX_SEED}"
+        said = f"seed is {show(converted.seed)}; it must be from {MIN_SEED} to {MAX_SEED}"
         raise bad_request("seed", said)
     _check_fields(sent, kind)
     _check_fields(sent.get("stream_options") or {}, StreamOptions, "stream_options")

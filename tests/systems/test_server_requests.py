@@ -53,7 +53,7 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
         ({"max_tokens": 53}, "prompt", "13 tokens and 53 more are wanted; together they may be at"),
         ({"prompt": "a" * 65}, "prompt", "the prompt has 65 characters; it may have 64 tokens"),
         ({"temperature": 2.5}, "temperature", "temperature is 2.5: Expected `float` <= 2.0"),
-        ({"stop": ["a"] * 5}, "stop", "Expected `array` of length <= 4"),
+        ({"stop": ["a"] * 17}, "stop", "Expected `array` of length <= 16"),
         ({"echo": True, "stream": True}, "echo", "echo is True; in a stream it must be false or"),
         ({"seed": 2**64}, "seed", "it must be from -9223372036854775808 to 18446744073709551615"),
         ({"top_p": 0.5}, "top_p", "top_p is 0.5, which this server does not support; it may be 1"),
@@ -196,6 +196,33 @@ def test_any_body_is_a_call_or_refused(body: bytes, is_chat: bool, header: str):
     else:
         for asked in call.asked:
             assert 1 <= asked.max_new_tokens <= 65 - len(asked.prompt_tokens)
+
+
+NUMBERS = ["1e999", "1e300", "-0.0", "5e-324", "NaN", "-Infinity"] + [
+    sign + digit * length
+    for sign in ("", "-")
+    for digit in "19"
+    for length in (19, 400, 4300, 5000)
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{number[:2]}{len(number)}")
+@pytest.mark.parametrize("is_chat", [False, True])
+def test_any_number_in_any_field_is_taken_or_refused_in_a_short_sentence(
+    number: str, is_chat: bool
+):
+    from nanogpt.server.openai_bodies import UNCHANGING, ChatBody, CompletionBody
+
+    kind = ChatBody if is_chat else CompletionBody
+    right = {"messages": [{"role": "user", "content": "To"}]} if is_chat else {"prompt": ["T", "o"]}
+    for name in (*kind.__struct_fields__, *UNCHANGING, *kind.ignored):
+        for value in (number, f"[{number}]", f'{{"1": {number}}}'):
+            body = json.dumps({"model": MODEL, **right, name: "@"}).replace('"@"', value).encode()
+            call = parsed(body, is_chat=is_chat)
+            if isinstance(call, Exception):
+                assert len(json.loads(call.body())["error"]["message"]) < 400  # type: ignore[attr-defined]
+    for header in ("x-priority", "x-slo-ttft-ms"):
+        parsed({"model": MODEL, **right}, is_chat=is_chat, **{header: number})
 
 
 # --- pages of other sites -------------------------------------------------------------------------
