@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 import statistics
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -185,44 +184,35 @@ def test_a_request_stops_drafting_when_its_own_drafts_do_not_pay():
 
 # --- numbers at the edge --------------------------------------------------------------------------
 
-GIVEN: dict[str, Callable[[str, Any], Any]] = {
-    "request": lambda name, n: simulate(ADAPTIVE, load(replace(request(0), **{name: n}))),
-    "fleet": lambda name, n: simulate(replace(AS_SOURCE, **{name: n}), FEW),
-    "cost": lambda name, n: simulate(
-        replace(ADAPTIVE, cost=replace(CALIBRATED_COST, **{name: lambda *_: n})), FEW
-    ),
-    "swap": lambda name, n: prefill_us(replace(CALIBRATED_COST, swap_us_per_token=n), 9, 1, 9, 9),
-    "load": lambda name, n: make_workload(
-        "steady", **{"requests_per_s": 9, "duration_s": 1, "seed": 1, name: n}
-    ),
-    "answer": lambda name, n: simulate(
-        ADAPTIVE, FEW, FleetPolicies(**{name: lambda *_: (n, n) if name == "decide" else n})
-    ),
-    "entry": lambda _, n: play(workload("bursts", 1), Entry("mine", priority_key=lambda *_: (n,))),
-    "seed": lambda _, n: workload("bursts", n),
-}
 FEW = make_workload("steady", 60, 0.5, 1)
+LOAD = {"requests_per_s": 9, "duration_s": 1, "seed": 1}
+COST = CALIBRATED_COST
 
 
 @pytest.mark.parametrize("number", EXTREMES, ids=range(len(EXTREMES)))
 @pytest.mark.parametrize(
-    ("where", "names"),
+    ("names", "run"),
     [
-        ("request", "id arrival_us max_new_tokens priority deadline_us acceptance"),
-        ("fleet", "num_workers batch_size kv_tokens ageing_us preemption_gap dispatch_us"),
-        ("cost", "prefill decode"), ("swap", "-"), ("load", "requests_per_s duration_s seed"),
-        ("answer", "boosted_priority route decide"), ("entry", "-"), ("seed", "-"),
+        ("id arrival_us max_new_tokens priority deadline_us acceptance",
+         lambda name, n: simulate(ADAPTIVE, load(replace(request(0), **{name: n})))),
+        ("num_workers batch_size kv_tokens ageing_us preemption_gap dispatch_us",
+         lambda name, n: simulate(replace(AS_SOURCE, **{name: n}), FEW)),
+        ("prefill decode", lambda name, n: simulate(
+            replace(ADAPTIVE, cost=replace(COST, **{name: lambda *_: n})), FEW)),
+        ("swap_us_per_token", lambda name, n: prefill_us(replace(COST, **{name: n}), 9, 1, 9, 9)),
+        (" ".join(LOAD), lambda name, n: make_workload("steady", **{**LOAD, name: n})),
+        ("boosted_priority route decide", lambda name, n: simulate(ADAPTIVE, FEW, FleetPolicies(
+            **{name: lambda *_: (n, n) if name == "decide" else n}))),
+        ("key", lambda _, n: play(workload("chat", 1), Entry("", priority_key=lambda *_: (n,)))),
+        ("seed", lambda _, n: workload("chat", n)),
     ],
 )  # fmt: skip
-def test_with_any_number_a_run_ends_as_json_or_says_one_sentence(
-    where: str, names: str, number: Any
-):
+def test_with_any_number_a_run_ends_as_json_or_says_one_sentence(names: str, run: Any, number: Any):
     for name in names.split():
         said = "must be"
         try:
-            run = GIVEN[where](name, number)
-            if isinstance(run, FleetRun):
-                json.dumps(dataclasses.asdict(summarise(run)), allow_nan=False)
+            if isinstance(made := run(name, number), FleetRun):
+                json.dumps(dataclasses.asdict(summarise(made)), allow_nan=False)
         except (ValueError, PolicyError) as error:
             said = str(error)
         assert re.search("must be|may cost|not waiting", said) and len(said) < 400

@@ -198,31 +198,19 @@ def test_any_body_is_a_call_or_refused(body: bytes, is_chat: bool, header: str):
             assert 1 <= asked.max_new_tokens <= 65 - len(asked.prompt_tokens)
 
 
-NUMBERS = ["1e999", "1e300", "-0.0", "5e-324", "NaN", "-Infinity"] + [
-    sign + digit * length
-    for sign in ("", "-")
-    for digit in "19"
-    for length in (19, 400, 4300, 5000)
-]
+NUMBERS = ["1e999", "1e300", "-0.0", "5e-324", "NaN", "-Infinity"]
+NUMBERS += [sign + "9" * length for sign in ("", "-") for length in (19, 400, 4300, 5000)]
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{number[:2]}{len(number)}")
-@pytest.mark.parametrize("is_chat", [False, True])
-def test_any_number_in_any_field_is_taken_or_refused_in_a_short_sentence(
-    number: str, is_chat: bool
-):
-    from nanogpt.server.openai_bodies import UNCHANGING, ChatBody, CompletionBody
+def test_any_number_in_any_field_is_taken_or_refused_in_a_short_sentence(number: str):
+    from nanogpt.server.openai_bodies import UNCHANGING, CompletionBody
 
-    kind = ChatBody if is_chat else CompletionBody
-    right = {"messages": [{"role": "user", "content": "To"}]} if is_chat else {"prompt": ["T", "o"]}
-    for name in (*kind.__struct_fields__, *UNCHANGING, *kind.ignored):
-        for value in (number, f"[{number}]", f'{{"1": {number}}}'):
-            body = json.dumps({"model": MODEL, **right, name: "@"}).replace('"@"', value).encode()
-            call = parsed(body, is_chat=is_chat)
-            if isinstance(call, Exception):
-                assert len(json.loads(call.body())["error"]["message"]) < 400  # type: ignore[attr-defined]
-    for header in ("x-priority", "x-slo-ttft-ms"):
-        parsed({"model": MODEL, **right}, is_chat=is_chat, **{header: number})
+    for name in (*CompletionBody.__struct_fields__, *UNCHANGING):
+        for value in (number, f"[{number}]"):
+            body = json.dumps({**completion(["T", "o"]), name: "@"}).replace('"@"', value).encode()
+            error = parsed(body, x_priority=number)
+            assert not isinstance(error, Exception) or len(str(error)) < 400
 
 
 # --- pages of other sites -------------------------------------------------------------------------
