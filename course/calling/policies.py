@@ -1,4 +1,4 @@
-"""A learner's functions as policies of an engine, which runs in a child process."""
+"""A learner's functions as policies of an engine: in a child process, or in a script of their own."""
 
 import functools
 from collections.abc import Callable, Generator
