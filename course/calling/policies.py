@@ -1,4 +1,4 @@
-"""A learner's functions as policies of an engine: in a child process, or in a script of their own."""
+"""A learner's functions as policies of an engine: in a child process, or in their own script."""
 
 import functools
 from collections.abc import Callable, Generator
