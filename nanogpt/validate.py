@@ -1,6 +1,7 @@
 """Checks of single values at the borders of the package: one sentence, the value, the limit."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from reprlib import Repr
 from typing import Any, TypeVar
@@ -49,10 +50,9 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> No
     """
     if type(value) is not int:
         raise ValueError(f"{name} is {show(value)}; it must be a whole number")
-    if value < low:
-        raise ValueError(f"{name} is {value}; it must be at least {low}")
-    if high is not None and value > high:
-        raise ValueError(f"{name} is {value}; it must be at most {high}")
+    if value < low or (high is not None and value > high):
+        limit = f"at least {low}" if value < low else f"at most {high}"
+        raise ValueError(f"{name} is {show(value)}; it must be {limit}")
 
 
 def check_bool(name: str, value: object) -> None:
@@ -76,9 +76,10 @@ def check_callable(name: str, value: object, wanted: str, *methods: str) -> None
 
 def show(value: object) -> str:
     """A value in one short line, however large it is; of one without words of its own, its type."""
-    if type(value).__repr__ is object.__repr__:
-        return f"of type {type(value).__name__}"
-    return " ".join(_SHORT.repr(value).split())
+    with suppress(ValueError):  # Python writes no number of more than 4,300 digits
+        if type(value).__repr__ is not object.__repr__:
+            return " ".join(_SHORT.repr(value).split())
+    return f"of type {type(value).__name__}"
 
 
 def check_limits(**limits: int | None) -> None:
@@ -92,5 +93,4 @@ def check_sinks(num_sinks: int, window: int | None) -> None:
     """Raises: ValueError for a number that is none, and for sinks without a window."""
     check_int("num_sinks", num_sinks, 0)
     if num_sinks and window is None:
-        why = "without a sliding window everything is kept anyway"
-        raise ValueError(f"num_sinks is {num_sinks}; {why}")
+        raise ValueError(f"num_sinks is {num_sinks}; without a window everything is kept anyway")

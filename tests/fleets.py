@@ -11,6 +11,8 @@ from nanogpt.fleet.simulation import Simulation
 from nanogpt.fleet.workload import FleetRequest, Workload
 
 SECOND = 1_000_000
+EXTREMES = (float("inf"), float("-inf"), float("nan"), 1e300, -0.0, 10**400, -(10**400), 10**5000)
+"""Numbers that a user or a policy may give, and no arithmetic expects."""
 
 
 def request(request_id: int, arrival_us: int = 0, prompt: int = 10, new: int = 3, **fields: Any):

@@ -1,5 +1,6 @@
-"""A learner's functions as policies of an engine, which runs in a child process."""
+"""A learner's functions as policies of an engine: in a child process, or in their own script."""
 
+import functools
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +23,14 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class SavedPolicy:
-    """A saved answer by its text: a `Policy` once a job unpickles it, and only there."""
+    """A saved answer by its text. Lessons hand it to a job, which unpickles it as a `Policy`."""
 
     text: str
     name: str
 
-    def __call__(self, *_: Any) -> Any:
-        """Raises: RuntimeError, because a learner's code runs in child processes only."""
-        raise RuntimeError(f"the saved `{self.name}` runs in a child process only")
+    def __call__(self, *args: Any) -> Any:
+        """Call it in this process, which is the learner's own: a script in a terminal."""
+        return _load_once(self.text, self.name)(*args)
 
     def __reduce__(self) -> tuple[Callable[[str, str], Policy], tuple[str, str]]:
         return _load, (self.text, self.name)
@@ -40,3 +41,6 @@ def _load(text: str, name: str) -> Policy:
     from course.source.notebook import load
 
     return Policy(load(read_notebook(text), Path(f"{name}.py"), [name]).functions[name])
+
+
+_load_once = functools.cache(_load)

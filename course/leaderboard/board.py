@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,8 @@ MOST_SEEDS = 20
 MOST_NAME = 60
 _CALL_S = 1.0  # of computing
 
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
 
 class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry: points and bounds by workload and seed, and the policies' texts.
@@ -40,10 +42,10 @@ class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: str
-    first_seed: int | None
+    first_seed: Count | None
     salt: str | None
-    points: dict[str, list[int]]
-    bounds: dict[str, list[int]]
+    points: dict[str, list[Count]]
+    bounds: dict[str, list[Count]]
     policies: dict[str, str]
 
     def __post_init__(self) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from nanogpt.validate import show
+
 NUM_SINKS = 4
 """The first tokens that stay visible under any window."""
 
@@ -53,10 +55,12 @@ class Tuning:
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:
                 raise ValueError(
-                    f"{name} is {value!r}; it must be a whole number from {least} to {most}"
+                    f"{name} is {show(value)}; it must be a whole number from {least} to {most}"
                 )
         if str(self.policy) not in POLICIES:
-            raise ValueError(f"there is no policy {self.policy!r}; choose from {sorted(POLICIES)}")
+            raise ValueError(
+                f"there is no policy {show(self.policy)}; choose from {sorted(POLICIES)}"
+            )
 
     def changed(self, values: Mapping[str, Any]) -> "Tuning":
         """These settings with some of them changed. Raises: ValueError for an unknown name."""

@@ -120,6 +120,10 @@ class BytePairs:
         """The token's bytes; none for a token that only the model has."""
         return self._pieces.get(token, b"")
 
+    def name(self, token: int) -> str:
+        """As the vocabulary has it, such as "Ġto"; empty for a token that only the model has."""
+        return self._tokenizer.id_to_token(token) or ""
+
     def check_fits(self, vocab_size: int) -> None:
         """Raises: ValueError for a model with fewer tokens. More of them are padding."""
         if self._num_ids > vocab_size:

@@ -74,6 +74,10 @@ class Characters:
         """The character's UTF-8. Raises: ValueError for an unknown token."""
         return decode([token]).encode()
 
+    def name(self, token: int) -> str:
+        """The character. Raises: ValueError for an unknown token."""
+        return decode([token])
+
     def check_fits(self, vocab_size: int) -> None:
         """Raises: ValueError for a model with tokens that are no characters."""
         if vocab_size > len(ALPHABET):

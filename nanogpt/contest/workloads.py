@@ -116,7 +116,7 @@ def workload(name: str, seed: int) -> Workload:
     """Make a workload. Raises: ValueError for an unknown name or a negative seed."""
     if name not in MAKERS:
         raise ValueError(f"there is no workload {name!r}; choose from {', '.join(MAKERS)}")
-    check_int("the seed of a workload", seed, 0)
+    check_int("the seed of a workload", seed, 0, 2**63)
     machine, make = MAKERS[name]
     now_us, calls = 0, list[Call]()
     for gap_us, prompt, *rest in make(Draws(f"{name}, seed {seed}")):

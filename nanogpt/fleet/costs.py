@@ -17,10 +17,14 @@ host at 25 GB/s 1.3 us.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nanogpt.validate import show
+
 NUM_DRAFT_TOKENS = 4
 """Drafts of a speculating request in one pass."""
 DRAFT_COST = 0.1
 """What a draft costs, as a share of a decode."""
+MOST_US = 60_000_000
+"""The longest pass: a run has a sample for each second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,8 @@ def prefill_us(
     cost: CostModel, new_tokens: int, num_requests: int, kv_tokens: int, swapped_tokens: int = 0
 ) -> int:
     """A prefill pass in whole microseconds; `swapped_tokens` come back from the host first."""
-    swap_us = cost.swap_us_per_token * swapped_tokens
-    return max(1, round(cost.prefill(new_tokens, num_requests, kv_tokens) + swap_us))
+    swap_us = _limited(cost.swap_us_per_token * swapped_tokens)
+    return max(1, round(_limited(cost.prefill(new_tokens, num_requests, kv_tokens)) + swap_us))
 
 
 def decode_us(cost: CostModel, num_requests: int, kv_tokens: int, num_speculating: int = 0) -> int:
@@ -74,8 +78,15 @@ def decode_us(cost: CostModel, num_requests: int, kv_tokens: int, num_speculatin
     other. The pass computes one token of every request and all drafts.
     """
     new_tokens = num_requests + num_speculating * NUM_DRAFT_TOKENS
-    whole_us = cost.decode(num_requests, new_tokens, kv_tokens)
+    whole_us = _limited(cost.decode(num_requests, new_tokens, kv_tokens))
     if num_speculating:
-        draft_us = DRAFT_COST * cost.decode(num_speculating, num_speculating, kv_tokens)
+        draft_us = DRAFT_COST * _limited(cost.decode(num_speculating, num_speculating, kv_tokens))
         whole_us += NUM_DRAFT_TOKENS * draft_us
     return max(1, round(whole_us))
+
+
+def _limited(us: float) -> float:
+    """A part of a pass's cost. Raises: ValueError for one that no run could go on with."""
+    if not abs(us) <= MOST_US:
+        raise ValueError(f"a pass costs {show(us)} us; it may cost at most {MOST_US}")
+    return us

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from nanogpt.fleet.costs import SOURCE_COST, CostModel
+from nanogpt.fleet.costs import MOST_US, SOURCE_COST, CostModel
 from nanogpt.fleet.decisions import PREEMPTION_GAP
 from nanogpt.validate import check_int, check_limits
 
@@ -12,6 +12,10 @@ Urgency = Literal["off", "source", "savable"]
 Routing = Literal["round_robin", "least_running", "source", "backlog"]
 PrefixCacheKind = Literal["none", "slots", "radix"]
 Batching = Literal["continuous", "static"]
+
+MOST_WORKERS = 10_000
+MOST = 10**9
+"""Of a worker's batch and of its KV tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,11 @@ class FleetConfig:
     dispatch_us: int = 1000
 
     def __post_init__(self) -> None:
-        for name in ("num_workers", "batch_size", "kv_tokens"):
-            check_int(name, getattr(self, name), 1)
+        check_int("num_workers", self.num_workers, 1, MOST_WORKERS)
+        for name in ("batch_size", "kv_tokens"):
+            check_int(name, getattr(self, name), 1, MOST)
         check_limits(ageing_us=self.ageing_us, preemption_gap=self.preemption_gap)
-        check_int("dispatch_us", self.dispatch_us, 0)
+        check_int("dispatch_us", self.dispatch_us, 0, MOST_US)
         for name, choices in (
             ("order", Order),
             ("urgency", Urgency),

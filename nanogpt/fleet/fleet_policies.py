@@ -10,7 +10,7 @@ from typing import Any
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.decisions import Entry
 from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
-from nanogpt.validate import PolicyError, refused, validated
+from nanogpt.validate import PolicyError, refused, show, validated
 
 PopLive = Callable[[list[Entry], dict[int, int]], tuple[int | None, list[Entry]]]
 """(heap, newest generations) -> the first live request or None, and the heap after its pop."""
@@ -81,10 +81,10 @@ def _decided(answer: Any, snapshot: FleetSnapshot) -> tuple[int, int] | None:
     waiting = next((each for each in snapshot.waiting if each.id == request_id), None)
     worker = next((each for each in snapshot.workers if each.id == worker_id), None)
     if waiting is None:
-        raise PolicyError(f"decide dispatched request {request_id}, which is not waiting")
+        raise PolicyError(f"decide dispatched request {show(request_id)}, which is not waiting")
     if worker is None:
         ids = [each.id for each in snapshot.workers]
-        raise PolicyError(f"decide dispatched to worker {worker_id}; the workers are {ids}")
+        raise PolicyError(f"decide dispatched to worker {show(worker_id)}; the workers are {ids}")
     if worker.num_running >= worker.batch_size:
         raise PolicyError(
             f"decide dispatched request {request_id} to worker {worker_id}, whose batch of "

@@ -9,7 +9,7 @@ from nanogpt.fleet.decisions import URGENT_US, Entry, Key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies, PopLive
 from nanogpt.fleet.request_state import RequestState
-from nanogpt.validate import PolicyError
+from nanogpt.validate import PolicyError, show
 
 TICK_US = 1000
 """How often the source looks at a request that is near its deadline or past it."""
@@ -39,7 +39,7 @@ class WaitingQueue:
             raise PolicyError(f"pop_live popped nothing although {len(self)} requests wait")
         if popped is not None:
             if popped not in self._ids:
-                raise PolicyError(f"pop_live popped request {popped}, which is not waiting")
+                raise PolicyError(f"pop_live popped request {show(popped)}, which is not waiting")
             self._ids.remove(popped)
         return popped
 

@@ -5,14 +5,22 @@ it: two fleets meet the identical load. Which drafts are accepted belongs to the
 `nanogpt.fleet.speculating`.
 """
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
+from nanogpt.validate import check_int, show
+
 Scenario = Literal["steady", "burst", "mixed_priority"]
+
+MOST_RPS, MOST_S, MOST_SEED = 10**6, 86_400, 2**63
+_MOST = {
+    "id": 2**53, "arrival_us": MOST_S * 10**6, "deadline_us": 2**53, "priority": 10**6,
+    "max_new_tokens": 10**9,
+}  # fmt: skip
+"""The largest numbers of a request, which JSON and a run of seconds can hold."""
 
 SOURCE_RPS = 30.0
 """The rate at which the scenarios are the source's."""
@@ -71,6 +79,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         for request in self.requests:
+            for name, most in _MOST.items():
+                check_int(f"{name} of a request", getattr(request, name), -most, most)
             if min(len(request.prompt), request.max_new_tokens) < 1:
                 raise ValueError(
                     f"request {request.id} has {len(request.prompt)} prompt tokens and "
@@ -79,8 +89,8 @@ class Workload:
             if request.arrival_us < 0 or request.priority < 0 or not 0 <= request.acceptance <= 1:
                 raise ValueError(
                     f"request {request.id} arrives at {request.arrival_us} us with priority "
-                    f"{request.priority} and acceptance {request.acceptance}; the first two must "
-                    "be at least 0, the last from 0 to 1"
+                    f"{request.priority} and acceptance {show(request.acceptance)}; the first two "
+                    "must be at least 0, the last from 0 to 1"
                 )
         for early, late in pairwise(self.requests):
             if late.arrival_us < early.arrival_us or late.id <= early.id:
@@ -101,9 +111,10 @@ def make_workload(
 
     Raises: ValueError for an unknown scenario or a number outside its limits.
     """
-    for name, value in (("rate", requests_per_s), ("duration", duration_s)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"the {name} is {value}; it must be a number above 0")
+    for name, value, most in (("rate", requests_per_s, MOST_RPS), ("duration", duration_s, MOST_S)):
+        if not 0 < value <= most:
+            raise ValueError(f"the {name} is {show(value)}; it must be above 0 and at most {most}")
+    check_int("seed", seed, -MOST_SEED, MOST_SEED)
     rates = phases(scenario, requests_per_s, duration_s)
 
     def stream(kind: str) -> random.Random:

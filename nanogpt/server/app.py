@@ -1,6 +1,7 @@
 """The routes: from a request's bytes to the engine's thread, and its answer back.
 
 POST /v1/completions, /v1/chat/completions      GET /v1/models, /v1/models/{model}
+POST /tokenize, /detokenize                     GET /tokenizer_info
 GET /health, /metrics, and the live page: /live, its files, and the state that it polls
 """
 
@@ -13,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,6 +29,7 @@ from nanogpt.server.continuation import TokenStream
 from nanogpt.server.engine_thread import STOPPED, EngineThread
 from nanogpt.server.logprobs import Scorer
 from nanogpt.server.openai_api import Call, Limits, parse
+from nanogpt.server.tokenizer_api import detokenize, tokenize, tokenizer_info
 from nanogpt.validate import PolicyError
 
 Endpoint = Callable[[Request], Awaitable[Response | Answer]]
@@ -87,6 +90,9 @@ class App:
         routes = [
             Route("/v1/completions", self._for_clients(self.completions), methods=["POST"]),
             Route("/v1/chat/completions", self._for_clients(self.chat), methods=["POST"]),
+            Route("/tokenize", self._for_clients(self.tokenizer), methods=["POST"]),
+            Route("/detokenize", self._for_clients(self.tokenizer), methods=["POST"]),
+            Route("/tokenizer_info", self._for_clients(self.tokenizer_info)),
             Route("/v1/models", self._for_clients(self.models)),
             Route("/v1/models/{model:path}", self._for_clients(self.model)),
             Route("/health", self.health),
@@ -132,6 +138,21 @@ class App:
         streams = self._submit(call)
         return Answer(self.thread, self.scorer, streams, call, self.limits.model_name)
 
+    async def tokenizer(self, request: Request) -> Response:
+        """A text's tokens, or the text of tokens."""
+        body = await self.body(request)
+        work = tokenize if request.url.path == "/tokenize" else detokenize
+
+        def answer() -> bytes:
+            return msgspec.json.encode(work(body, self.limits))
+
+        data = answer() if len(body) <= SHORT_BODY else await asyncio.to_thread(answer)
+        return Response(data, media_type="application/json")
+
+    async def tokenizer_info(self, request: Request) -> Response:
+        """The tokenizer's kind and special tokens."""
+        return JSONResponse(tokenizer_info(self.limits))
+
     def _submit(self, call: Call) -> list[TokenStream]:
         """Submit all requests of a call, or none. Raises: ApiError; PolicyError."""
         if not self.thread.is_alive:
@@ -153,17 +174,13 @@ class App:
     async def model(self, request: Request) -> Response:
         """The one model, by its name. Raises: ApiError for another."""
         name = request.path_params["model"]
-        if name != self.limits.model_name:
-            said = f"there is no model {name!r}; this server has {self.limits.model_name!r}"
-            raise ApiError(404, said, param="model", code="model_not_found")
+        self.limits.check_model(name)
         return JSONResponse(self._card())
 
     async def health(self, request: Request) -> Response:
         """200 while requests are taken and steps end, otherwise 503 with the reason."""
         if not self.thread.is_alive:
             return unavailable(STOPPED).response()
-        if self.thread.closing:
-            return unavailable().response()
         if (seconds := self.thread.admission.step_s) > STALLED_S:
             return unavailable(f"no step has ended for {seconds:.0f} s").response()
         return Response()

@@ -4,6 +4,7 @@ The engine's thread replaces immutable tuples after each step and the event loop
 neither waits. If no page has polled for `WATCHED_S` seconds, nothing is kept.
 """
 
+import sys
 import time
 from itertools import chain, islice
 from typing import Any, TypeAlias
@@ -96,5 +97,16 @@ def _request(request: Request, engine: Engine) -> Frame:
         "known": request.num_computed_tokens,
         "generated": request.num_generated,
         "wanted": request.max_new_tokens,
-        "key": [round(part, 3) for part in engine.scheduler.waiting.keys[request.id]],
+        "key": [_for_json(part) for part in engine.scheduler.waiting.keys[request.id]],
     }
+
+
+def _for_json(part: float) -> float | str:
+    """A part of a key; JSON has no infinity, and JavaScript no larger number than a float.
+
+    >>> _for_json(2.34567), _for_json(-(10**400))
+    (2.346, '-∞')
+    """
+    if abs(part) <= sys.float_info.max:
+        return round(part, 3)
+    return "∞" if part > 0 else "-∞"

@@ -10,7 +10,14 @@ from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.admission import most_positions
 from nanogpt.server.api_errors import ApiError, bad_request
-from nanogpt.server.openai_bodies import PLAIN, SCENE, ChatBody, CompletionBody, convert
+from nanogpt.server.openai_bodies import (
+    PLAIN,
+    SCENE,
+    ChatBody,
+    ChatTemplate,
+    CompletionBody,
+    convert,
+)
 from nanogpt.server.served_request import Asked
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.validate import show
@@ -55,6 +62,17 @@ class Limits(NamedTuple):
     model_name: str
     tokenizer: Tokenizer = CHARACTERS
 
+    @property
+    def template(self) -> ChatTemplate:
+        """How a conversation becomes a prompt."""
+        return SCENE if self.tokenizer is CHARACTERS else PLAIN
+
+    def check_model(self, name: str) -> None:
+        """Raises: ApiError for the name of another model."""
+        if name != self.model_name:
+            said = f"there is no model {show(name)}; this server has {self.model_name!r}"
+            raise ApiError(404, said, param="model", code="model_not_found")
+
     @classmethod
     def of(cls, engine: Engine, settings: ServerSettings, tokenizer: Tokenizer) -> "Limits":
         """Those of an engine. The last sampled token needs no position and no K/V."""
@@ -68,17 +86,13 @@ class Limits(NamedTuple):
 
 def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: bool) -> Call:
     """A client's body and headers as a call. Raises: ApiError naming what is wrong."""
-    sent = convert(body, is_chat=is_chat)
-    if sent.model != limits.model_name:
-        raise ApiError(
-            404, f"there is no model {show(sent.model)}; this server has {limits.model_name!r}",
-            param="model", code="model_not_found",
-        )  # fmt: skip
+    sent = convert(body, ChatBody if is_chat else CompletionBody)
+    limits.check_model(sent.model)
     num_answers, wanted = sent.n or 1, sent.wanted()
     stops = (sent.stop,) if isinstance(sent.stop, str) else tuple(sent.stop or ())
     echoes, num_logprobs = False, None
     if isinstance(sent, ChatBody):
-        template = SCENE if limits.tokenizer is CHARACTERS else PLAIN
+        template = limits.template
         where, stops = "messages", (*stops, *template.stops)
         _check_number(1, num_answers, limits)
         prompts = [_encoded(template.prompt(sent.messages), where, limits)]
@@ -163,17 +177,22 @@ def _encoded(text: str, where: str, limits: Limits) -> list[int]:
 
 def _checked(tokens: list[int], where: str, limits: Limits) -> list[int]:
     """The tokens of a prompt that the model can read. Raises: ApiError."""
-    most, vocab_size = limits.max_prompt, limits.vocab_size
+    most = limits.max_prompt
     if not tokens:
         raise bad_request(where, "a prompt is empty; it must have at least 1 token")
     if len(tokens) > most:
         said = f"the prompt has {len(tokens)} tokens; it may have at most {most}"
         raise bad_request(where, said, TOO_LONG)
-    unknown = next((token for token in tokens if not 0 <= token < vocab_size), None)
-    if unknown is not None:
-        said = f"the prompt has token {show(unknown)}; tokens are from 0 to {vocab_size - 1}"
-        raise bad_request(where, said)
+    check_tokens(tokens, where, limits)
     return tokens
+
+
+def check_tokens(tokens: list[int], where: str, limits: Limits) -> None:
+    """Raises: ApiError for a token that the model does not have."""
+    unknown = next((token for token in tokens if not 0 <= token < limits.vocab_size), None)
+    if unknown is not None:
+        said = f"the prompt has token {show(unknown)}; tokens are from 0 to {limits.vocab_size - 1}"
+        raise bad_request(where, said)
 
 
 def _length(num_prompt: int, wanted: int | None, where: str, limits: Limits) -> int:

@@ -8,7 +8,7 @@ Source: the API reference of OpenAI, completions and chat completions; vLLM's ex
 import codecs
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -34,11 +34,12 @@ UNCHANGING: Mapping[str, tuple[object, ...]] = {
 """Unsupported fields, and the values of each that have no effect; null never has one."""
 
 
-MAX_STOPS = 4
+MAX_STOPS = 16
 MAX_TEMPERATURE = 2.0
 MAX_LOGPROBS = 20
 MAX_SALT = 128
 MIN_SEED, MAX_SEED = -(2**63), 2**64 - 1
+MAX_INT = 2**63 - 1
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 CHOICES: Mapping[str, Sequence[str]] = {"role": get_args(Role), "type": ("text",)}
@@ -47,14 +48,20 @@ CHOICES: Mapping[str, Sequence[str]] = {"role": get_args(Role), "type": ("text",
 NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
-class StreamOptions(msgspec.Struct):
+class Checked(msgspec.Struct):
+    """A part of a body; its other fields are refused, but those that are `ignored`."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset()
+
+
+class StreamOptions(Checked):
     """How to stream."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"include_obfuscation", "continuous_usage_stats"})
     include_usage: bool | None = None
 
 
-class Body(msgspec.Struct, kw_only=True):
+class Body(Checked, kw_only=True):
     """The fields of both kinds of body."""
 
     ignored: ClassVar[frozenset[str]] = frozenset(
@@ -64,9 +71,9 @@ class Body(msgspec.Struct, kw_only=True):
         }
     )  # fmt: skip
     model: str
-    max_tokens: Annotated[int, Meta(ge=0)] | None = None
-    max_completion_tokens: Annotated[int, Meta(ge=0)] | None = None
-    n: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE)] | None = None
     seed: int | None = None
     stop: NonEmpty | Annotated[list[NonEmpty], Meta(max_length=MAX_STOPS)] | None = None
@@ -98,7 +105,7 @@ class TextPart(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fiel
     text: str
 
 
-class ChatMessage(msgspec.Struct):
+class ChatMessage(Checked):
     """A message. Null content is empty."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"refusal", "annotations"})
@@ -110,8 +117,8 @@ class ChatMessage(msgspec.Struct):
 class ChatBody(Body, kw_only=True):
     """Of `/v1/chat/completions`."""
 
-    max_tokens: Annotated[int, Meta(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
 
 
@@ -149,10 +156,27 @@ SCENE = ChatTemplate(("\n\n",), in_capitals=True)
 """For the character model, which has read only plays: a speech ends with an empty line."""
 PLAIN = ChatTemplate(("\n\nUser:", "\n\nAssistant:"), in_capitals=False)
 
-Checked: TypeAlias = type[Body | ChatMessage | StreamOptions]
+
+class TokenizeBody(Checked):
+    """Of vLLM's `/tokenize`: either a prompt or a conversation."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)] | None = None
+    return_token_strs: bool | None = None
 
 
-def convert(body: bytes, *, is_chat: bool) -> ChatBody | CompletionBody:
+class DetokenizeBody(Checked):
+    """Of vLLM's `/detokenize`."""
+
+    tokens: list[int]
+    model: str | None = None
+
+
+Kind = TypeVar("Kind", bound=Checked)
+
+
+def convert(body: bytes, kind: type[Kind]) -> Kind:
     """A body's bytes as a body. Raises: ApiError naming the field that is wrong."""
     try:
         sent: Any = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
@@ -160,17 +184,17 @@ def convert(body: bytes, *, is_chat: bool) -> ChatBody | CompletionBody:
         raise bad_request(None, f"the body cannot be read as JSON: {error}") from None
     if not isinstance(sent, dict):
         raise bad_request(None, f"the body is {show(sent)}; it must be a JSON object")
-    kind = ChatBody if is_chat else CompletionBody
     try:
         converted = msgspec.convert(sent, kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _bad_field(sent, str(error)) from None
-    if converted.seed is not None and not MIN_SEED <= converted.seed <= MAX_SEED:
-        said = f"seed is {converted.seed}; it must be from {MIN_SEED} to {MAX_SEED}"
+    seed = converted.seed if isinstance(converted, Body) else None
+    if seed is not None and not MIN_SEED <= seed <= MAX_SEED:
+        said = f"seed is {show(seed)}; it must be from {MIN_SEED} to {MAX_SEED}"
         raise bad_request("seed", said)
     _check_fields(sent, kind)
     _check_fields(sent.get("stream_options") or {}, StreamOptions, "stream_options")
-    for number, message in enumerate(sent["messages"] if is_chat else ()):
+    for number, message in enumerate(sent.get("messages") or ()):
         _check_fields(message, ChatMessage, "messages", f"[{number}]")
     return converted
 
@@ -187,7 +211,9 @@ def _bad_field(sent: Mapping[str, Any], error: str) -> ApiError:
     return bad_request(field[0] if field else None, f"{path}{value}: {said}" if path else said)
 
 
-def _check_fields(sent: Mapping[str, Any], kind: Checked, where: str = "", index: str = "") -> None:
+def _check_fields(
+    sent: Mapping[str, Any], kind: type[Checked], where: str = "", index: str = ""
+) -> None:
     """Raises: ApiError for an unknown or unsupported field that may change the answer."""
     known = {field.name for field in msgspec.structs.fields(kind)} | kind.ignored
     for name, value in sent.items():

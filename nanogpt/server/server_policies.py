@@ -119,7 +119,7 @@ def _verdict(answer: Any, *_: Any) -> Verdict:
             return "accept"
         case (400 | 503 as status, None | int() as seconds):
             return status, seconds
-        case (429, int(seconds)) if seconds >= 0:
+        case (429, int(seconds)) if 0 <= seconds < 2**31:
             return TOO_MANY_REQUESTS, seconds
         case _:
             wanted = "'accept', (400, None), (503, None) or (429, whole seconds)"

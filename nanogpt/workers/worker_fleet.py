@@ -10,7 +10,6 @@ information. Recomputed elsewhere it gets the same text, as its draws depend onl
 positions.
 """
 
-import math
 import pickle
 import time
 import weakref
@@ -42,6 +41,7 @@ _START_S = 120.0
 """The time that workers may take to import torch on a busy machine."""
 
 _SILENT_S = 30.0
+_DAY_S = 86_400
 _LOOK_EVERY_S = 0.1
 
 
@@ -262,9 +262,10 @@ class Fleet(ChildGroup):
                     raise ValueError(f"an arrival is {show(arrival)}; it must be {wanted}")
             self._scheduler.check_new(request)
             is_time = isinstance(at_s, int | float)  # pyright: ignore[reportUnnecessaryIsInstance]
-            if not (is_time and 0 <= at_s < math.inf):
+            if not (is_time and 0 <= at_s <= _DAY_S):
                 raise ValueError(
-                    f"request {request.id} arrives at {show(at_s)} s; it must be 0 or later"
+                    f"request {request.id} arrives at {show(at_s)} s; it must be 0 or later, and "
+                    "within a day"
                 )
             if request.id in ids:
                 raise ValueError(f"there is a request {request.id} already; ids must be unique")

@@ -155,7 +155,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"temperature": math.inf}, "temperature is inf"),
     ({"executor": "paged"}, r"no executor 'paged'; choose from \['batch_invariant', 'compiled',"),
     ({"sliding_window": 0}, "sliding_window is 0; it must be at least 1"),
-    ({"num_sinks": 1}, "num_sinks is 1; without a sliding window everything is kept"),
+    ({"num_sinks": 1}, "num_sinks is 1; without a window everything is kept"),
     ({"kv_storage": "paged"}, r"no K/V storage 'paged'; choose from \['evict', 'ring'\]"),
 ]
 MODEL = tiny_model()

@@ -1,17 +1,26 @@
 """What a fleet is given: loads, costs, settings, prefix caches, drafts."""
 
 import dataclasses
+import json
+import re
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from fleets import load, request
+from fleets import EXTREMES, load, request
 
+from nanogpt.contest import Entry, play, workload
+from nanogpt.experiments.fleet_comparison import summarise
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST, decode_us, prefill_us
-from nanogpt.fleet.fleet_config import ADAPTIVE
+from nanogpt.fleet.fleet_config import ADAPTIVE, AS_SOURCE
+from nanogpt.fleet.fleet_policies import FleetPolicies
+from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.prefix_caches import make_cache
+from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.speculating import Drafts, break_even
 from nanogpt.fleet.workload import make_workload
+from nanogpt.validate import PolicyError
 
 # --- the load -------------------------------------------------------------------------------------
 
@@ -70,7 +79,7 @@ def test_the_scenarios_are_the_sources_at_its_rate(scenario: Any, phases: Any):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("steady", 0, 5, 1), "the rate is 0; it must be a number above 0"),
+        (("steady", 0, 5, 1), "the rate is 0; it must be above 0 and at most 1000000"),
         (("steady", 3, float("nan"), 1), "the duration is nan"),
         (("calm", 3, 5, 1), "no scenario 'calm'; choose from steady, burst, mixed_priority"),
     ],
@@ -171,3 +180,39 @@ def test_a_request_stops_drafting_when_its_own_drafts_do_not_pay():
     assert 8 <= stopped < 60 and backing_off.passes(stopped) == 0
     assert backing_off.passes(stopped + 7) == 0  # for good
     assert Drafts(good, 0, least).passes(1) == Drafts(good, 0, None).passes(1)
+
+
+# --- numbers at the edge --------------------------------------------------------------------------
+
+FEW = make_workload("steady", 60, 0.5, 1)
+LOAD = {"requests_per_s": 9, "duration_s": 1, "seed": 1}
+COST = CALIBRATED_COST
+
+
+@pytest.mark.parametrize("number", EXTREMES, ids=range(len(EXTREMES)))
+@pytest.mark.parametrize(
+    ("names", "run"),
+    [
+        ("id arrival_us max_new_tokens priority deadline_us acceptance",
+         lambda name, n: simulate(ADAPTIVE, load(replace(request(0), **{name: n})))),
+        ("num_workers batch_size kv_tokens ageing_us preemption_gap dispatch_us",
+         lambda name, n: simulate(replace(AS_SOURCE, **{name: n}), FEW)),
+        ("prefill decode", lambda name, n: simulate(
+            replace(ADAPTIVE, cost=replace(COST, **{name: lambda *_: n})), FEW)),
+        ("swap_us_per_token", lambda name, n: prefill_us(replace(COST, **{name: n}), 9, 1, 9, 9)),
+        (" ".join(LOAD), lambda name, n: make_workload("steady", **{**LOAD, name: n})),
+        ("boosted_priority route decide", lambda name, n: simulate(ADAPTIVE, FEW, FleetPolicies(
+            **{name: lambda *_: (n, n) if name == "decide" else n}))),
+        ("key", lambda _, n: play(workload("chat", 1), Entry("", priority_key=lambda *_: (n,)))),
+        ("seed", lambda _, n: workload("chat", n)),
+    ],
+)  # fmt: skip
+def test_with_any_number_a_run_ends_as_json_or_says_one_sentence(names: str, run: Any, number: Any):
+    for name in names.split():
+        said = "must be"
+        try:
+            if isinstance(made := run(name, number), FleetRun):
+                json.dumps(dataclasses.asdict(summarise(made)), allow_nan=False)
+        except (ValueError, PolicyError) as error:
+            said = str(error)
+        assert re.search("must be|may cost|not waiting", said) and len(said) < 400

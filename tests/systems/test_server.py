@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import tiny_model
+from fakes import sometimes_right, tiny_model
 from http_serving import (
     LIMIT_S,
     MODEL,
@@ -426,12 +426,17 @@ def test_the_more_important_and_the_sooner_due_go_first(header: str):
 
 def test_a_step_that_gives_several_tokens_serves_the_same_texts():
     config = EngineConfig(token_budget=32, max_batch_size=6, num_draft_tokens=3)
-    made = Engine(tiny_model(), config, clock=WallClock(), draft=lambda known: [1 / 65] * 65)
+    made = Engine(tiny_model(), config, clock=WallClock(), draft=sometimes_right)
     bodies = [completion(PROMPT[: 3 + n], 30, temperature=0, stream=True) for n in range(8)]
     with serving(made) as running:
         answers = asyncio.run(read_all(running, bodies))
         running.wait_until_idle()
+        seen = running.metrics()
     assert list(map(text_of, answers)) == [oracle(PROMPT[: 3 + n], 30) for n in range(8)]
+    drafted, accepted = (
+        seen[f"vllm:spec_decode_num_{name}_tokens_total",] for name in ("draft", "accepted")
+    )
+    assert 0 < accepted < drafted
 
 
 # --- what it outlives -----------------------------------------------------------------------------

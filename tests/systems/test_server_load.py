@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from fakes import prompt_of, tiny_model
+from fleets import EXTREMES
 from http_serving import (
     LIMIT_S,
     MODEL,
@@ -289,6 +290,19 @@ def test_the_steps_told_are_the_engines_own_and_nothing_is_kept_unwatched():
         assert (seen["requests"], seen["tokens"]) == ([], 25)
         later = [each["step"] for each in state(watched, first + 2)["steps"]]
         assert later == [first + 3, first + 4]
+
+
+@pytest.mark.usefixtures("watched_until_the_end")
+@pytest.mark.parametrize("number", [n for n in EXTREMES if n == n], ids=range(7))
+def test_a_key_of_any_number_is_shown_in_valid_json(number: float):
+    with serving(engine(long_model(), policy=lambda _: (number, 2.34567))) as watched:
+        state(watched)
+        with watched.client().completions.create(**LONG_BODY):
+            watched.wait_until(lambda: state(watched)["requests"])
+            [shown] = json.loads(watched.get("/live/state").text, parse_constant=pytest.fail)[
+                "requests"
+            ]
+            assert shown["key"][1] == 2.346 and shown["key"][0] in (number, "∞", "-∞")
 
 
 def test_the_key_is_asked_for_the_state_and_the_page_asks_nothing_of_other_machines():

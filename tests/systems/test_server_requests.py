@@ -53,7 +53,7 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
         ({"max_tokens": 53}, "prompt", "13 tokens and 53 more are wanted; together they may be at"),
         ({"prompt": "a" * 65}, "prompt", "the prompt has 65 characters; it may have 64 tokens"),
         ({"temperature": 2.5}, "temperature", "temperature is 2.5: Expected `float` <= 2.0"),
-        ({"stop": ["a"] * 5}, "stop", "Expected `array` of length <= 4"),
+        ({"stop": ["a"] * 17}, "stop", "Expected `array` of length <= 16"),
         ({"echo": True, "stream": True}, "echo", "echo is True; in a stream it must be false or"),
         ({"seed": 2**64}, "seed", "it must be from -9223372036854775808 to 18446744073709551615"),
         ({"top_p": 0.5}, "top_p", "top_p is 0.5, which this server does not support; it may be 1"),
@@ -196,6 +196,21 @@ def test_any_body_is_a_call_or_refused(body: bytes, is_chat: bool, header: str):
     else:
         for asked in call.asked:
             assert 1 <= asked.max_new_tokens <= 65 - len(asked.prompt_tokens)
+
+
+NUMBERS = ["1e999", "1e300", "-0.0", "5e-324", "NaN", "-Infinity"]
+NUMBERS += [sign + "9" * length for sign in ("", "-") for length in (19, 400, 4300, 5000)]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{number[:2]}{len(number)}")
+def test_any_number_in_any_field_is_taken_or_refused_in_a_short_sentence(number: str):
+    from nanogpt.server.openai_bodies import UNCHANGING, CompletionBody
+
+    for name in (*CompletionBody.__struct_fields__, *UNCHANGING):
+        for value in (number, f"[{number}]"):
+            body = json.dumps({**completion(["T", "o"]), name: "@"}).replace('"@"', value).encode()
+            error = parsed(body, x_priority=number)
+            assert not isinstance(error, Exception) or len(str(error)) < 400
 
 
 # --- pages of other sites -------------------------------------------------------------------------
