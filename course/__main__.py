@@ -114,18 +114,9 @@ def _add_contest(parser: argparse.ArgumentParser) -> None:
     add("--file", type=Path, help="your policies (default: contest.py in the work folder)")
     add("--workload", action="append", help="a workload's name; again for more (default: all)")
     add("--seeds", type=_at_least_1, default=2, help="number of seeds (default: %(default)s)")
-    add("--seed", type=_at_least_0, default=0, help="first public seed (default: %(default)s)")
-    add("--salt", help="words that fix hidden seeds, which are used instead")
-    add("--board", type=Path, help="leaderboard file that the result goes into")
-    add("--name", default="mine", help="name of your entry on the board (default: %(default)s)")
+    add("--seed", type=_at_least_0, default=0, help="the first seed (default: %(default)s)")
     add("--plot", help="draw the points and the bound into this file, .png or .svg")
     add("--json", action="store_true", help="write JSON instead of text")
-    others = parser.add_mutually_exclusive_group()
-    others.add_argument("--verify", type=Path, nargs="+", metavar="FILE", help="play boards again")
-    score = "play the entries of boards under --salt, into --board"
-    others.add_argument("--score", type=Path, nargs="+", metavar="FILE", help=score)
-    unsafe = "with --verify and --score: go on without a sandbox"
-    add("--unsafe", action="store_true", help=unsafe)
 
 
 def _at_least_0(text: str, least: int = 0) -> int:
@@ -267,7 +258,7 @@ def grade(arguments: argparse.Namespace) -> int:
 
 
 def play_contest(arguments: argparse.Namespace) -> int:
-    """Plays the contest with the learner's policies, or with those that others handed in."""
+    """Plays the contest with the learner's policies."""
     os.environ["OMP_NUM_THREADS"] = "1"  # the model is so small that two would wait for each other
 
     from course.leaderboard.contest_command import contest

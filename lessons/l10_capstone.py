@@ -687,7 +687,7 @@ def _():
     `plan_step`, `choose_victim`. Write yours into `work/contest.py` and play in a terminal:
 
     ```text
-    python3 learn.py contest --board board.jsonl --name you
+    python3 learn.py contest
     ```
 
     The bound shows where a better policy may be possible. In the workload *urgent*, seed 0, the bound

@@ -49,11 +49,6 @@ class OwnPolicies:
     functions: Mapping[str, SavedPolicy]
     sentence: str
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """By the same names, all that each function needs."""
-        return {name: function.text for name, function in self.functions.items()}
-
 
 def entry_of(functions: Functions) -> Entry:
     """The entry MINE with these policies; the others are the reference."""

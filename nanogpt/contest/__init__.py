@@ -15,9 +15,9 @@ from nanogpt.contest.scoring import (
     priority_key,
 )
 from nanogpt.contest.upper_bound import bound
-from nanogpt.contest.workloads import NAMES, Call, Workload, hidden_seeds, workload
+from nanogpt.contest.workloads import NAMES, Call, Workload, workload
 
 __all__ = [
     "BASELINES", "NAMES", "Call", "Entry", "PriorityKey", "Round", "Score", "Workload", "bound",
-    "hidden_seeds", "play", "play_round", "priority_key", "workload",
+    "play", "play_round", "priority_key", "workload",
 ]  # fmt: skip

@@ -4,7 +4,6 @@ Each is a pure function of its name and its seed. Times are integer microseconds
 """
 
 import hashlib
-import hmac
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,9 +12,6 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.policy_views import Policy
 from nanogpt.request import Request
 from nanogpt.validate import check_int
-
-SHORTEST_SALT = 16
-"""Characters; a shorter salt can be guessed."""
 
 MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, max_model_len=512, vocab_size=65)
 
@@ -123,21 +119,6 @@ def workload(name: str, seed: int) -> Workload:
         now_us += gap_us
         calls.append(Call(len(calls), now_us, prompt, *rest))
     return Workload(name, seed, machine, tuple(calls))
-
-
-def hidden_seeds(salt: str, count: int) -> tuple[int, ...]:
-    """Seeds that a salt fixes without revealing it: HMAC-SHA-256 of their numbers.
-
-    Raises: ValueError for a salt that is too short to be a secret.
-    """
-    if len(salt) < SHORTEST_SALT:
-        raise ValueError(
-            f"the salt has {len(salt)} characters; it must have at least {SHORTEST_SALT}, or it "
-            "can be guessed"
-        )
-    key = salt.encode()
-    digests = [hmac.digest(key, f"seed {i}".encode(), hashlib.sha256) for i in range(count)]
-    return tuple(int.from_bytes(digest[:6], "big") for digest in digests)
 
 
 Arrival = tuple[int, tuple[int, ...], int, int, int, int]

@@ -1,1 +1,1 @@
-"""Runs to compare: process pools, paired seeds, intervals, tables, a live dashboard."""
+"""Runs to compare: process pools, paired seeds, intervals, tables."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from nanogpt.experiments.paired_statistics import Estimate, estimate
+from nanogpt.experiments.text_tables import text_table
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_record import Variant
@@ -140,13 +141,7 @@ def _grid(table: Sequence[Cell], text: Callable[[Cell], str]) -> str:
     for title in dict.fromkeys(cell.title for cell in table):
         own = {cell.requests_per_s: cell for cell in table if cell.title == title}
         rows.append([title, *(text(own[rate]) if own[rate].num_trials else "-" for rate in rates)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
-        ).rstrip()
-        for row in rows
-    )  # fmt: skip
+    return text_table(rows)
 
 
 def _signed(value: Estimate | None) -> str:

@@ -8,16 +8,12 @@ import argparse
 import dataclasses
 import json
 import os
-import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
-from types import FrameType
+import textwrap
+from collections.abc import Sequence
 from typing import Any, get_args
 
-from nanogpt.experiments import dashboard, fleet_comparison
+from nanogpt.experiments import fleet_comparison, fleet_table
 from nanogpt.experiments.fleet_comparison import Comparison, Summary
 from nanogpt.experiments.pool import run_reported
 from nanogpt.figures.curves import fleet_run, seeds_in_pairs
@@ -25,19 +21,12 @@ from nanogpt.figures.drawing import PLOT_HELP, plot_file, write_plot
 from nanogpt.fleet import workload
 from nanogpt.fleet.costs import COSTS
 from nanogpt.fleet.fleet_config import AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO, FleetConfig
-from nanogpt.fleet.fleet_record import FleetRun
-from nanogpt.fleet.metrics import WINDOW_S
-from nanogpt.fleet.simulation import Simulation
+from nanogpt.fleet.simulation import simulate
 
 VERSION = 1
 INTERRUPTED = 130
 NOTHING_SERVED = 1
-REDRAW_S = 0.1
-SLICE_US = 100_000
-"""Virtual time between two looks at the clock, the screen and Ctrl-C."""
-NAP_S = 0.02
-"""How long a paced run sleeps while it is ahead of the clock."""
-_NUMBERS: tuple[tuple[str, type, float, float, float | None, str], ...] = (
+_NUMBERS: tuple[tuple[str, type, float, float, float, str], ...] = (
     ("--workers", int, 1, 64, 4, "simulated workers"),
     ("--rps", float, 0.1, 1000, 30.0, "requests per second of the scenario 'steady'"),
     ("--duration", float, 1, 3600, 20.0, "seconds in which requests arrive"),
@@ -46,7 +35,6 @@ _NUMBERS: tuple[tuple[str, type, float, float, float | None, str], ...] = (
     ("--seed", int, 0, 10**9, 42, "the load's (first) seed"),
     ("--repeats", int, 1, 100, 1, "seeds; from 2 on, paired differences with 95 %% intervals"),
     ("--jobs", int, 1, 64, min(os.cpu_count() or 1, 64), "processes for --repeats"),
-    ("--speed", float, 0.01, 1000, None, "virtual seconds per second; None: as fast as possible"),
 )
 """(option, type, least, most, default, help) of each option that is a number."""
 
@@ -57,12 +45,10 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     for option, _, least, most, _, _ in _NUMBERS:
         value = getattr(arguments, option[2:].replace("-", "_"))
-        if value is not None and not least <= value <= most:
+        if not least <= value <= most:
             parser.error(f"{option} is {value}; it must be from {least:g} to {most:g}")
     if arguments.policy == FIFO.name and (arguments.compare_fifo or arguments.repeats > 1):
         parser.error("--policy fifo is the baseline itself; compare another policy with it")
-    if arguments.speed is not None and arguments.repeats > 1:
-        parser.error("--speed replays one run; leave it out with --repeats")
     if arguments.kv_slots < workload.FEWEST_KV_TOKENS:
         parser.error(
             f"--kv-slots {arguments.kv_slots}: no request fits; the smallest needs "
@@ -134,88 +120,21 @@ def _load(arguments: argparse.Namespace) -> tuple[workload.Scenario, float, floa
 
 
 def run_one(arguments: argparse.Namespace) -> int:
-    """One seed: the fleets side by side, drawn as they run on a terminal."""
+    """One seed: the fleets side by side."""
     load = workload.make_workload(*_load(arguments), arguments.seed)
-    simulations = [Simulation(config, load) for config in configs_of(arguments)]
-    heading, console = _heading(arguments), dashboard.make_console(sys.stdout)
-    screen = None if arguments.json else dashboard.make_screen(console)
-    redraw_at = time.monotonic()
-
-    def show(now_us: int) -> None:
-        nonlocal redraw_at
-        if screen is not None and time.monotonic() >= redraw_at:
-            redraw_at = time.monotonic() + REDRAW_S
-            recent = [_recent(each.result()) for each in simulations]
-            of = f"the last {WINDOW_S} s, at {now_us / 1e6:.1f} s"
-            table = dashboard.metrics_table(heading, recent, arguments.workers, of)
-            screen.update(table, refresh=True)
-
-    with stoppable() as stop, screen or nullcontext():
-        drive(simulations, arguments.speed, stop, show)
-    runs = [each.result() for each in simulations]
+    runs = [simulate(config, load) for config in configs_of(arguments)]
     summaries = [fleet_comparison.summarise(run) for run in runs]
+    heading = _heading(arguments)
     if arguments.json:
-        _write_json(arguments, [summaries], stopped=stop.is_set())
+        _write_json(arguments, [summaries], stopped=False)
     else:
-        is_cut = any(summary.stopped for summary in summaries)
-        of = "stopped early: what there is until then" if is_cut else "the whole run"
-        console.print(dashboard.metrics_table(heading, summaries, arguments.workers, of))
-        for remark in dashboard.remarks(summaries, arguments.cost):
-            console.print(remark)
+        table = fleet_table.metrics_table(heading, summaries, arguments.workers)
+        remarks = fleet_table.remarks(summaries, arguments.cost)
+        sys.stdout.write("\n".join([table, *map(textwrap.fill, remarks), ""]))
     named = [(summary.policy, run) for summary, run in zip(summaries, runs, strict=True)]
     drawn = write_plot(arguments.plot, lambda: fleet_run(named, heading))
     served = any(each.totals.completed for each in summaries)
-    return INTERRUPTED if stop.is_set() else 0 if served and drawn else NOTHING_SERVED
-
-
-def _recent(run: FleetRun) -> Summary:
-    """The figures of the last seconds of a run that goes on."""
-    summary = fleet_comparison.summarise(run)
-    return dataclasses.replace(summary, totals=run.samples[-1]) if run.samples else summary
-
-
-@contextmanager
-def stoppable() -> Generator[threading.Event]:
-    """In the main thread: let Ctrl-C ask for a stop between events; a second one raises."""
-    stop = threading.Event()
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    previous = signal.signal(signal.SIGINT, note)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def drive(
-    simulations: Sequence[Simulation],
-    speed: float | None,
-    stop: threading.Event,
-    show: Callable[[int], None],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Advance the fleets side by side until all are done or stopped.
-
-    `speed` is virtual seconds per second of `clock`, None for as fast as possible. `show(now_us)`
-    is called after every slice.
-    """
-    start, now_us = clock(), 0
-    while not (stop.is_set() or all(each.finished for each in simulations)):
-        until_us = now_us + SLICE_US
-        if speed is not None:
-            until_us = min(until_us, round((clock() - start) * speed * 1e6))
-            if until_us <= now_us:
-                sleep(NAP_S)
-                continue
-        for simulation in simulations:
-            simulation.advance(until_us)
-        now_us = until_us
-        show(now_us)
+    return 0 if served and drawn else NOTHING_SERVED
 
 
 def run_many(arguments: argparse.Namespace) -> int:
@@ -229,8 +148,7 @@ def run_many(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _write_json(arguments, done, stopped=stopped)
     elif done:
-        table = dashboard.differences_table(heading, _compared(arguments, done))
-        dashboard.make_console(sys.stdout).print(table)
+        sys.stdout.write(fleet_table.differences_table(heading, _compared(arguments, done)))
     drawn = not done or write_plot(
         arguments.plot, lambda: seeds_in_pairs(_compared(arguments, done), heading)
     )

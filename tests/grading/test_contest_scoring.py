@@ -19,7 +19,6 @@ from nanogpt.contest import (
     Entry,
     Workload,
     bound,
-    hidden_seeds,
     play,
     play_round,
     workload,
@@ -110,15 +109,6 @@ def test_a_workload_is_a_function_of_its_name_and_seed_and_is_what_its_name_says
     tightest = [max(each.ttft_us for each in urgent if each.priority == level) for level in (0, 2)]
     assert tightest == [50_000, 400_000]
     assert [call(0, at=100, new=3, ttft=50, itl=7).due_us(i) for i in range(3)] == [150, 157, 164]
-
-
-def test_a_salt_fixes_seeds_that_another_salt_does_not():
-    salt = "sixteen letters!"
-    assert hidden_seeds(salt, 3) == hidden_seeds(salt, 5)[:3]
-    assert not set(hidden_seeds(salt, 50)) & set(hidden_seeds("sixteen letters?", 50))
-    assert all(seed > 10**6 for seed in hidden_seeds(salt, 50))  # no public seed by chance
-    with pytest.raises(ValueError, match="is -1"):
-        workload("chat", -1)
 
 
 def test_a_workload_by_hand_takes_what_its_passes_cost():

@@ -93,7 +93,6 @@ def test_the_engine_knows_nothing_of_notebooks_or_drawing():
         "nanogpt/server/app.py": {"prometheus_client", "starlette"},
         "nanogpt/server/server_metrics.py": {"prometheus_client"},
         "nanogpt/server/serving.py": {"starlette", "uvicorn"},
-        "nanogpt/experiments/dashboard.py": {"rich"},
         "nanogpt/executors/kernel.py": {"llvmlite", "numba"},
         "nanogpt/figures/curves.py": {"matplotlib"},
         "nanogpt/figures/drawing.py": {"matplotlib"},

@@ -1,16 +1,13 @@
-"""The fleet's command: its options, its tables, its pace, Ctrl-C, and its comparisons."""
+"""The fleet's command: its options, its tables, Ctrl-C, and its comparisons."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -19,8 +16,9 @@ from launching import family, running, wait_for
 from support import ROOT, call
 
 from nanogpt.experiments.fleet_comparison import Summary, compare, comparison, summarise
+from nanogpt.experiments.fleet_table import LABELS, differences_table, metrics_table
 from nanogpt.experiments.paired_statistics import paired
-from nanogpt.fleet.__main__ import NAP_S, SLICE_US, drive, main
+from nanogpt.fleet.__main__ import main
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST
 from nanogpt.fleet.fleet_config import ADAPTIVE, AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO, STATIC
 from nanogpt.fleet.metrics import Metrics
@@ -51,13 +49,9 @@ def run_of(config: Any, *load: Any) -> Any:
 
 
 def cells(text: str) -> dict[str, list[str]]:
-    """A drawn table's rows by their first cell."""
-    rows = [
-        [cell.strip() for cell in re.split("[│┃]", line)[1:-1]]
-        for line in text.splitlines()
-        if "│" in line or "┃" in line
-    ]
-    return {row[0]: row[1:] for row in rows}
+    """A table's rows by their first cell."""
+    rows = [re.split(r" {2,}", line) for line in text.splitlines()]
+    return {row[0]: row[1:] for row in rows if len(row) > 1}
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -82,7 +76,6 @@ LOAD = ("steady", 20, 3, 42)
         ("--seed 7", ADAPTIVE, ("steady", 20, 3, 7)),
         ("--scenario burst", ADAPTIVE, ("burst", SOURCE_RPS, 3, 42)),
         ("--scenario mixed_priority", ADAPTIVE, ("mixed_priority", SOURCE_RPS, 3, 42)),
-        ("--speed 1000", ADAPTIVE, LOAD),
     ],
 )
 def test_an_option_reaches_the_simulation(arguments: str, config: Any, load: Any):
@@ -113,7 +106,7 @@ def test_repeats_pair_the_seeds_from_the_first_on():
     status, out, _ = fleet(*QUICK, "--repeats", "2", "--jobs", "1")
     assert status == 0 and "seed 42 to 43\n" in out and "means of 2 seeds" in out
     rows = cells(out)
-    assert rows["Metric"] == ["FIFO", "adaptive", "difference", "verdict"]
+    assert rows[""] == ["FIFO", "adaptive", "difference", "verdict"]
     said = " ".join(fleet(*QUICK, "--kv-slots", "600")[1].split())
     assert "a step of B requests takes 0.05 + 0.1 B ms" in said
     assert "requests need more KV tokens than a worker has (--kv-slots)" in said
@@ -137,7 +130,6 @@ def test_any_number_of_processes_comes_to_the_same():
         ("--rps nan", "--rps is nan; it must be from 0.1 to 1000"),
         ("--scenario calm", "argument --scenario: invalid choice: 'calm'"),
         ("--kv-slots 10", "--kv-slots 10: no request fits; the smallest needs 29 KV tokens"),
-        ("--speed 2 --repeats 2", "--speed replays one run; leave it out with --repeats"),
         ("--policy fifo --compare-fifo", "--policy fifo is the baseline itself"),
         ("--work 5", "unrecognized arguments: --work 5"),
     ],
@@ -164,37 +156,17 @@ def test_neither_simulation_waits_for_torch():
     assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=False).returncode == 0
 
 
-# --- pace and Ctrl-C ------------------------------------------------------------------------------
-
-needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
-
-
-@contextlib.contextmanager
-def started(*arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """The command in a process group of its own, which does not outlive the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nanogpt.fleet", *arguments],
-        cwd=ROOT,
-        text=True,
-        start_new_session=True,
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
+# --- Ctrl-C --------------------------------------------------------------------------------------
 
 
 @pytest.mark.process
-@needs_posix
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
 def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
-    arguments = ("--duration", "60", "--repeats", "100", "--jobs", "2", "--json")
-    with started(*arguments) as process:
+    command = [sys.executable, "-m", "nanogpt.fleet", "--duration", "60", "--repeats", "100"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(
+        [*command, "--jobs", "2", "--json"], cwd=ROOT, start_new_session=True, **pipes
+    ) as process:
         assert process.stderr and re.fullmatch(r"\d+ of 100 seeds\n", process.stderr.readline())
         helpers = [each.pid for each in family(process.pid)]
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
@@ -206,46 +178,6 @@ def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
     assert len(record["comparison"]["rows"][0]["pairs"]) == len(record["runs"]) // 2
     assert len(helpers) >= 2
     wait_for(lambda: not running(helpers))
-
-
-class Fake:
-    """A simulation that only remembers how far it was told to go."""
-
-    def __init__(self, end_us: int) -> None:
-        self.end_us, self.told = end_us, [0]
-
-    @property
-    def finished(self) -> bool:
-        return self.told[-1] >= self.end_us
-
-    def advance(self, until_us: int) -> None:
-        self.told.append(until_us)
-
-
-@pytest.mark.parametrize("speed", [0.5, 3.0])
-def test_a_paced_run_is_never_ahead_of_the_clock_nor_far_behind(speed: float):
-    now_s, fakes, seen = [100.0], [Fake(2_000_000), Fake(1_000_000)], list[int]()
-
-    def sleep(seconds: float) -> None:
-        assert seconds == NAP_S
-        now_s[0] += seconds
-
-    def show(now_us: int) -> None:
-        assert -1e-6 <= (now_s[0] - 100) * speed - now_us / 1e6 <= 0.1
-        seen.append(now_us)
-
-    drive(fakes, speed, threading.Event(), show, lambda: now_s[0], sleep)  # type: ignore[arg-type]
-    assert 2_000_000 <= seen[-1] <= 2_100_000
-    assert now_s[0] - 100 == pytest.approx(2 / speed, abs=0.05)
-    assert fakes[0].told[1:] == fakes[1].told[1:] == seen
-    stop, endless = threading.Event(), Fake(10**9)
-
-    def stop_at_three(now_us: int) -> None:
-        if now_us == 3 * SLICE_US:
-            stop.set()
-
-    drive([endless], None, stop, stop_at_three)  # type: ignore[list-item]
-    assert endless.told[-1] == 3 * SLICE_US
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -269,62 +201,22 @@ def pairs(metric: str, values: Sequence[tuple[float, float]]) -> list[tuple[Summ
     ]
 
 
-def drawn(table: Any, width: int = 100) -> str:
-    from rich.console import Console
-
-    console = Console(record=True, width=width, file=io.StringIO())
-    console.print(table)
-    return console.export_text()
-
-
 def test_the_tables_show_the_metrics_of_each_fleet_and_the_differences():
-    from nanogpt.experiments.dashboard import LABELS, differences_table, metrics_table
-
-    both = [summary("adaptive"), summary("FIFO")]
-    table = metrics_table("steady", both, 4, "the last 10 s, at 12.5 s")
-    text = drawn(table)
-    assert "modelled; the last 10 s, at 12.5 s" in text
-    assert list(cells(text)) == ["Metric", *LABELS]
-    assert [row[1] for row in cells(text).values()] == [
+    rows = cells(metrics_table("steady", [summary("adaptive"), summary("FIFO")], 4))
+    assert list(rows) == ["modelled", *LABELS]
+    assert [row[1] for row in rows.values()] == [
         "FIFO", "8,147", "5.12", "46.3", "0.60", "-", "0.3 %", "11.3 %", "2", "30 of 40",
         "9", "2.5/4", "20.2",
     ]  # fmt: skip
-    assert max(map(len, drawn(table, width=60).splitlines())) <= 60
     values = [(1010.0, 1000.0), (2012.0, 2000.0), (3014.0, 3000.0)]
     found = comparison(pairs("ttft_p50_ms", values), "steady", SOURCE_COST)
-    rows = cells(drawn(differences_table("steady", found)))
+    rows = cells(differences_table("steady", found))
     assert rows["TTFT P50 (ms)"] == ["2,012", "2,000", "-12.0 [-17.0, -7.03]", "better"]
     assert rows["Throughput (tok/s)"] == ["8,147", "8,147", "+0.00 [+0.00, +0.00]", "equal"]
     assert "ITL P99 (ms)" not in rows
     single = comparison(pairs("ttft_p50_ms", values[:1]), "steady", SOURCE_COST)
-    last = cells(drawn(differences_table("steady", single)))["TTFT P50 (ms)"][2:]
+    last = cells(differences_table("steady", single))["TTFT P50 (ms)"][2:]
     assert last == ["-10.0 (no interval)", "within noise"]
-
-
-@pytest.mark.process
-@needs_posix
-def test_a_terminal_sees_the_table_change_and_in_the_end_the_whole_run():
-    text, status = on_a_terminal("--duration", "4", "--rps", "5", "--speed", "4", "--compare-fifo")
-    times = [float(each) for each in re.findall(r"the last 10 s, at ([\d.]+) s", text)]
-    assert len(times) >= 3 and times == sorted(times) and times[0] < times[-1]
-    assert "\x1b[1A" in text and "\x1b[2K" in text  # redrawn in place
-    assert text.count("modelled; the whole run") == 1 and status == 0
-    assert text.rindex("the last 10 s") < text.index("the whole run")
-
-
-def on_a_terminal(*arguments: str) -> tuple[str, int]:
-    """What the command writes to a terminal of its own, and its exit status."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
-    with started(*arguments, stdout=theirs, stderr=theirs, env=environment) as process:
-        os.close(theirs)
-        text = ""
-        with contextlib.suppress(OSError), open(ours, "rb", buffering=0) as terminal:
-            while read := terminal.read(65_536):
-                text += read.decode()
-        return text, process.wait(timeout=120)
 
 
 # --- comparisons ----------------------------------------------------------------------------------

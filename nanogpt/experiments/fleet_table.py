@@ -1,19 +1,12 @@
-"""The fleets' metrics as Rich tables: of one run, also while it goes on, and over many seeds."""
+"""The fleets' metrics as text: of one run, and over many seeds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
-from typing import TextIO
-
-from rich import box
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
 
 from nanogpt.experiments.fleet_comparison import Comparison, Row, Summary
+from nanogpt.experiments.text_tables import short_number, text_table
 from nanogpt.fleet.costs import SOURCE_COST
 
-PIPE_WIDTH = 100
-"""Columns of output that goes to no terminal."""
 LABELS = (
     "Throughput (tok/s)", "TTFT P50 (ms)", "TTFT P99 (ms)", "ITL mean (ms)", "ITL P99 (ms)",
     "SLO violations", "KV hit rate", "Preemptions", "Completed", "Queue depth, most",
@@ -21,24 +14,11 @@ LABELS = (
 )  # fmt: skip
 
 
-def make_console(stream: TextIO) -> Console:
-    """A console on the stream, as wide as its terminal, that colours no numbers."""
-    return Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
-
-
-def make_screen(console: Console) -> Live | None:
-    """A place to redraw a table in, erased at the end; None unless the console is a terminal."""
-    if not console.file.isatty() or console.is_dumb_terminal:
-        return None
-    return Live(console=console, auto_refresh=False, transient=True)
-
-
-def metrics_table(heading: str, summaries: Sequence[Summary], num_workers: int, of: str) -> Group:
-    """One column per fleet; `of` says which time the figures are of."""
+def metrics_table(heading: str, summaries: Sequence[Summary], num_workers: int) -> str:
+    """One column per fleet."""
     columns = [_cells(each, num_workers) for each in summaries]
-    names = [summary.policy for summary in summaries]
-    table = _table(names, zip(LABELS, *columns, strict=True))
-    return Group(heading, table, f"modelled; {of}")
+    names = ["modelled", *(summary.policy for summary in summaries)]
+    return f"{heading}\n\n{text_table([names, *zip(LABELS, *columns, strict=True)])}\n"
 
 
 def remarks(summaries: Sequence[Summary], cost: str) -> list[str]:
@@ -58,7 +38,7 @@ def remarks(summaries: Sequence[Summary], cost: str) -> list[str]:
             f"{totals.refused:,} of {totals.arrived:,} requests need more KV tokens than a worker "
             "has (--kv-slots), and were refused."
         )
-    if not any(e.stopped or e.totals.violations or e.totals.preemptions for e in summaries):
+    if not any(each.totals.violations or each.totals.preemptions for each in summaries):
         said.append(
             "Every deadline was kept and nothing had to give way: the workers keep up, and the "
             "rules have little to decide. They do in --scenario burst --cost calibrated "
@@ -67,7 +47,7 @@ def remarks(summaries: Sequence[Summary], cost: str) -> list[str]:
     return said
 
 
-def differences_table(heading: str, comparison: Comparison) -> Group:
+def differences_table(heading: str, comparison: Comparison) -> str:
     """One row per metric: both means over the seeds, and the mean difference with its interval."""
     num_seeds = len(comparison.rows[0].pairs)
     seeds = f"{num_seeds} seed{'s' if num_seeds > 1 else ''}"
@@ -80,25 +60,15 @@ def differences_table(heading: str, comparison: Comparison) -> Group:
     rows = [
         (
             f"{row.label} ({row.unit})" if row.unit else row.label,
-            _number(fmean(pair.baseline for pair in row.pairs)),
-            _number(fmean(pair.other for pair in row.pairs)),
+            short_number(fmean(pair.baseline for pair in row.pairs)),
+            short_number(fmean(pair.other for pair in row.pairs)),
             _difference(row),
             row.verdict,
         )
         for row in comparison.rows
     ]
-    names = (comparison.baseline, comparison.other, "difference", "verdict")
-    return Group(heading, _table(names, rows), caption)
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=box.ROUNDED)
-    table.add_column("Metric", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+    names = ("", comparison.baseline, comparison.other, "difference", "verdict")
+    return f"{heading}\n\n{text_table([names, *rows])}\n\n{caption}\n"
 
 
 def _cells(summary: Summary, num_workers: int) -> list[str]:
@@ -108,7 +78,7 @@ def _cells(summary: Summary, num_workers: int) -> list[str]:
     shares = (metrics.slo_violation_share, metrics.kv_hit_share)
     return [
         f"{metrics.throughput_tokens_per_s:,.0f}",
-        *map(_number, times),
+        *map(short_number, times),
         *("-" if share is None else f"{100 * share:.1f} %" for share in shares),
         f"{metrics.preemptions:,}",
         f"{metrics.completed:,} of {metrics.arrived:,}",
@@ -119,13 +89,5 @@ def _cells(summary: Summary, num_workers: int) -> list[str]:
 
 
 def _difference(row: Row) -> str:
-    if row.low is None or row.high is None:
-        return f"{_number(row.mean, '+')} (no interval)"
-    return f"{_number(row.mean, '+')} [{_number(row.low, '+')}, {_number(row.high, '+')}]"
-
-
-def _number(value: float | None, sign: str = "") -> str:
-    """At least three digits, or a dash."""
-    if value is None:
-        return "-"
-    return f"{value:{sign},.{0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2}f}"
+    mean, low, high = (short_number(value, "+") for value in (row.mean, row.low, row.high))
+    return f"{mean} (no interval)" if row.low is None else f"{mean} [{low}, {high}]"
