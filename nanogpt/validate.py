@@ -1,5 +1,6 @@
 """Checks of single values at the borders of the package: one sentence, the value, the limit."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from reprlib import Repr
@@ -7,7 +8,20 @@ from typing import Any, TypeVar
 
 Record = TypeVar("Record")
 
-_SHORT = Repr()
+MOST_INT = 2**63 - 1
+"""The largest whole number that is taken anywhere: what tensors hold, and readers of JSON."""
+
+
+class _Short(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """As every value, and a description of a number that Python itself refuses to write."""
+        try:
+            return super().repr_int(x, level)
+        except ValueError:
+            return f"a whole number of more than {sys.get_int_max_str_digits()} digits"
+
+
+_SHORT = _Short()
 _SHORT.maxother = 60
 
 
@@ -42,17 +56,24 @@ def _validated(policy: Callable[..., Any], answer: Callable[..., Any]) -> Callab
     return ask
 
 
-def check_int(name: str, value: object, low: int, high: int | None = None) -> None:
-    """Refuse what is not a whole number from `low` to `high` (None: no upper limit).
+def check_int(name: str, value: object, low: int, high: int = MOST_INT) -> None:
+    """Refuse what is not a whole number from `low` to `high`.
 
     Raises: ValueError. True and 1.0 are not whole numbers here: they hide mistakes.
     """
     if type(value) is not int:
         raise ValueError(f"{name} is {show(value)}; it must be a whole number")
     if value < low:
-        raise ValueError(f"{name} is {value}; it must be at least {low}")
-    if high is not None and value > high:
-        raise ValueError(f"{name} is {value}; it must be at most {high}")
+        raise ValueError(f"{name} is {show(value)}; it must be at least {low}")
+    if value > high:
+        raise ValueError(f"{name} is {show(value)}; it must be at most {high}")
+
+
+def check_amount(name: str, value: object, high: float) -> None:
+    """Raises: ValueError for what is not a number from 0 to `high`, a bool or NaN among it."""
+    number = isinstance(value, int | float) and type(value) is not bool
+    if not (number and 0 <= value <= high):
+        raise ValueError(f"{name} is {show(value)}; it must be a number from 0 to {high:,}")
 
 
 def check_bool(name: str, value: object) -> None:
