@@ -13,9 +13,6 @@ from typing import Protocol
 from nanogpt.trace import ClockRecord, ForwardRecord
 from nanogpt.validate import check_amount, check_int
 
-MOST_US = 10**12
-"""The most that any part of a modelled cost may take: 11 days."""
-
 
 class Clock(Protocol):
     """Tells the time, and is told what the step computed."""
@@ -39,7 +36,7 @@ class CostModel:
     for the arithmetic. `prompt_scale` lets one prompt token of ours stand for several of a real
     prompt, since our prompts are short; padding scales with them and decodes never do.
     Units: microseconds; `token_us` and `context_us` per token.
-    Raises: ValueError for a cost that is not a number from 0 to `MOST_US`.
+    Raises: ValueError for a cost that is not a number from 0 to 10**12 (11 days).
     """
 
     name: str
@@ -52,8 +49,8 @@ class CostModel:
 
     def __post_init__(self) -> None:
         for name in ("fixed_us", "floor_us", "token_us", "context_us"):
-            check_amount(name, getattr(self, name), MOST_US)
-        check_int("prompt_scale", self.prompt_scale, 1, MOST_US)
+            check_amount(name, getattr(self, name), 10**12)
+        check_int("prompt_scale", self.prompt_scale, 1, 10**12)
 
     def forward_us(self, forward: ForwardRecord) -> int:
         """The cost of one forward pass, padding included."""

@@ -94,7 +94,8 @@ class EngineConfig:
         check_bool("preempt_to_admit", self.preempt_to_admit)
         if self.kv_storage not in KV_STORAGES:
             raise ValueError(
-                f"there is no K/V storage {show(self.kv_storage)}; choose from {sorted(KV_STORAGES)}"
+                f"there is no K/V storage {show(self.kv_storage)}; choose from "
+                f"{sorted(KV_STORAGES)}"
             )
         limits = ("max_kv_tokens", "max_prefilling", "sliding_window", "keep_steps", "block_size")
         check_limits(**{name: getattr(self, name) for name in limits})

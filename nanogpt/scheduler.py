@@ -24,7 +24,7 @@ from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, U
 from nanogpt.planning import Candidates, Plan, plan_problem, plan_step
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView, TimedKey
-from nanogpt.request import Request, Status
+from nanogpt.request import Request
 from nanogpt.request_queue import RequestQueue
 from nanogpt.validate import PolicyError
 
@@ -308,7 +308,8 @@ class Scheduler:
     def complete(self, request: Request) -> None:
         """Take out a finished request."""
         self._stop(request)
-        self._leave(request, "done")
+        request.status, request.block_hashes = "done", []
+        del self.requests[request.id]
 
     def abort(self, request: Request) -> None:
         """Take out an unfinished request, wherever it is."""
@@ -316,7 +317,8 @@ class Scheduler:
             self.waiting.remove(request)
         else:
             self._stop(request)
-        self._leave(request, "aborted")
+        request.status, request.block_hashes = "aborted", []
+        del self.requests[request.id]
 
     def forget(self, request_id: int) -> None:
         """Drop all state of a request that is done or aborted, so that its id can be reused."""
@@ -347,10 +349,6 @@ class Scheduler:
     def view(self, request: Request) -> RequestView:
         """The request as policies see it: a copy, with its key."""
         return self.waiting.view(request)
-
-    def _leave(self, request: Request, status: Status) -> None:
-        request.status, request.block_hashes = status, []
-        del self.requests[request.id]
 
     def _stop(self, request: Request) -> None:
         (self.active if request.status == "active" else self.prefilling).remove(request)

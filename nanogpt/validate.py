@@ -69,7 +69,7 @@ def check_int(name: str, value: object, low: int, high: int = MOST_INT) -> None:
         raise ValueError(f"{name} is {show(value)}; it must be at most {high}")
 
 
-def check_amount(name: str, value: object, high: float) -> None:
+def check_amount(name: str, value: Any, high: float) -> None:
     """Raises: ValueError for what is not a number from 0 to `high`, a bool or NaN among it."""
     number = isinstance(value, int | float) and type(value) is not bool
     if not (number and 0 <= value <= high):
