@@ -71,8 +71,7 @@ def check_int(name: str, value: object, low: int, high: int = MOST_INT) -> None:
 
 def check_amount(name: str, value: Any, high: float) -> None:
     """Raises: ValueError for what is not a number from 0 to `high`, a bool or NaN among it."""
-    number = isinstance(value, int | float) and type(value) is not bool
-    if not (number and 0 <= value <= high):
+    if type(value) is bool or not (isinstance(value, int | float) and 0 <= value <= high):
         raise ValueError(f"{name} is {show(value)}; it must be a number from 0 to {high:,}")
 
 
