@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nanogpt.trace import ClockRecord, ForwardRecord
+from nanogpt.validate import check_amount, check_int
 
 
 class Clock(Protocol):
@@ -35,6 +36,7 @@ class CostModel:
     for the arithmetic. `prompt_scale` lets one prompt token of ours stand for several of a real
     prompt, since our prompts are short; padding scales with them and decodes never do.
     Units: microseconds; `token_us` and `context_us` per token.
+    Raises: ValueError for a cost that is not a number from 0 to 10**12 (11 days).
     """
 
     name: str
@@ -44,6 +46,11 @@ class CostModel:
     token_us: float
     context_us: float
     prompt_scale: int
+
+    def __post_init__(self) -> None:
+        for name in ("fixed_us", "floor_us", "token_us", "context_us"):
+            check_amount(name, getattr(self, name), 10**12)
+        check_int("prompt_scale", self.prompt_scale, 1, 10**12)
 
     def forward_us(self, forward: ForwardRecord) -> int:
         """The cost of one forward pass, padding included."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nanogpt.policy_views import Policy, check_policy
 from nanogpt.sampling import check_temperature
-from nanogpt.validate import check_bool, check_int, check_limits, check_sinks
+from nanogpt.validate import check_bool, check_int, check_limits, check_sinks, show
 
 EXECUTORS = ("packed", "compiled", "batch_invariant", "single_mask", "fused", "padded")
 KV_STORAGES = ("ring", "evict")
@@ -89,12 +89,13 @@ class EngineConfig:
         check_int("seed", self.seed, 0)
         if self.executor not in EXECUTORS:
             raise ValueError(
-                f"there is no executor {self.executor!r}; choose from {sorted(EXECUTORS)}"
+                f"there is no executor {show(self.executor)}; choose from {sorted(EXECUTORS)}"
             )
         check_bool("preempt_to_admit", self.preempt_to_admit)
         if self.kv_storage not in KV_STORAGES:
             raise ValueError(
-                f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
+                f"there is no K/V storage {show(self.kv_storage)}; choose from "
+                f"{sorted(KV_STORAGES)}"
             )
         limits = ("max_kv_tokens", "max_prefilling", "sliding_window", "keep_steps", "block_size")
         check_limits(**{name: getattr(self, name) for name in limits})

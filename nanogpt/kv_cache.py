@@ -196,6 +196,14 @@ class KVCache(KVStore):
         table = self._table_of[request_id]
         return not table or table == tuple(range(table[0], table[0] + len(table)))
 
+    def reach(self, request_id: int, most: int) -> int:
+        """How many entries from its first on no other request holds, counted up to `most`."""
+        table, counts = self._table_of[request_id], self.pool.ref_counts
+        end, last = table[0] + len(table), min(table[0] + -(-most // self.size), len(counts))
+        while end < last and not counts[end]:
+            end += 1
+        return (end - table[0]) * self.size
+
     def slot(self, request_id: int) -> int:
         """The request's first block; 0 while it has none."""
         return next(iter(self._table_of.get(request_id, ())), 0)

@@ -93,12 +93,12 @@ def _entry_problem(entry: object, limits: dict[int, int], planned: set[int]) -> 
         case _:
             return f"plan_step planned {show(entry)}; it must be an (id, tokens) pair of integers"
     if request_id not in limits:
-        return f"plan_step planned request {request_id}; only {sorted(limits)} could run"
+        return f"plan_step planned request {show(request_id)}; only {sorted(limits)} could run"
     if request_id in planned:
         return f"plan_step planned request {request_id} twice"
     if not 1 <= num_tokens <= limits[request_id]:
         return (
-            f"plan_step planned {num_tokens} tokens of request {request_id}; "
+            f"plan_step planned {show(num_tokens)} tokens of request {request_id}; "
             f"it has {limits[request_id]} left, and at least 1 must run"
         )
     planned.add(request_id)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from nanogpt.validate import show
+
 Key = tuple[float, ...]
 
 
@@ -88,7 +90,7 @@ Policy: TypeAlias = str | Callable[[RequestView], Key] | TimedKey
 def check_policy(policy: Policy) -> None:
     """Raises: ValueError unless it is a known name or a key."""
     if isinstance(policy, TimedKey) and not callable(policy.key):
-        raise ValueError(f"the key of a TimedKey is {policy.key!r}; it must be callable")
+        raise ValueError(f"the key of a TimedKey is {show(policy.key)}; it must be callable")
     known = policy in ("fcfs", "priority") or isinstance(policy, TimedKey) or callable(policy)
     if not known:
-        raise ValueError(f"there is no policy {policy!r}; choose 'fcfs', 'priority' or a key")
+        raise ValueError(f"there is no policy {show(policy)}; choose 'fcfs', 'priority' or a key")

@@ -61,7 +61,7 @@ def probabilities(logits: Tensor, temperature: float) -> Tensor:
     if temperature == 0:
         return F.one_hot(logits.argmax(-1), logits.shape[-1]).double()  # (R, V)
     below_best = logits.double() - logits.max(dim=-1, keepdim=True).values  # (R, V)
-    return torch.softmax(below_best / temperature, dim=-1)  # (R, V)
+    return torch.softmax(below_best / float(temperature), dim=-1)  # (R, V)
 
 
 def check_temperature(temperature: float) -> None:

@@ -308,7 +308,7 @@ class Scheduler:
     def complete(self, request: Request) -> None:
         """Take out a finished request."""
         self._stop(request)
-        request.status = "done"
+        request.status, request.block_hashes = "done", []
         del self.requests[request.id]
 
     def abort(self, request: Request) -> None:
@@ -317,7 +317,7 @@ class Scheduler:
             self.waiting.remove(request)
         else:
             self._stop(request)
-        request.status = "aborted"
+        request.status, request.block_hashes = "aborted", []
         del self.requests[request.id]
 
     def forget(self, request_id: int) -> None:

@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 Record = TypeVar("Record")
 
+MOST_INT = 2**63 - 1
+"""The largest whole number that is taken anywhere: what tensors hold, and readers of JSON."""
+
 _SHORT = Repr()
 _SHORT.maxother = 60
 
@@ -43,16 +46,22 @@ def _validated(policy: Callable[..., Any], answer: Callable[..., Any]) -> Callab
     return ask
 
 
-def check_int(name: str, value: object, low: int, high: int | None = None) -> None:
-    """Refuse what is not a whole number from `low` to `high` (None: no upper limit).
+def check_int(name: str, value: object, low: int, high: int = MOST_INT) -> None:
+    """Refuse what is not a whole number from `low` to `high`.
 
     Raises: ValueError. True and 1.0 are not whole numbers here: they hide mistakes.
     """
     if type(value) is not int:
         raise ValueError(f"{name} is {show(value)}; it must be a whole number")
-    if value < low or (high is not None and value > high):
+    if not low <= value <= high:
         limit = f"at least {low}" if value < low else f"at most {high}"
         raise ValueError(f"{name} is {show(value)}; it must be {limit}")
+
+
+def check_amount(name: str, value: Any, high: float) -> None:
+    """Raises: ValueError for what is not a number from 0 to `high`, a bool or NaN among it."""
+    if type(value) is bool or not (isinstance(value, int | float) and 0 <= value <= high):
+        raise ValueError(f"{name} is {show(value)}; it must be a number from 0 to {high:,}")
 
 
 def check_bool(name: str, value: object) -> None:

@@ -44,6 +44,10 @@ class PagedStore(Protocol):
         """Whether they are neighbours."""
         ...
 
+    def reach(self, request_id: int, most: int) -> int:
+        """How many entries from its first on no other request holds, counted up to `most`."""
+        ...
+
 
 class RowGroup(Protocol):
     """Rows that lie side by side in the flat row, and attend in one call."""
@@ -160,19 +164,19 @@ def contiguous_groups(
 
 
 def _evenly_apart(rows: Sequence[Row], cache: PagedStore) -> Iterator[tuple[Sequence[Row], int]]:
-    """Rows that lie in one piece each, cut where the distance changes or the pool would end."""
+    """Rows that lie in one piece each, cut where the distance changes or another request begins."""
     firsts = [cache.table(row.request_id)[0] * cache.size for row in rows]
+    most = max(row.seq_len for row in rows)
+    reaches = [cache.reach(row.request_id, most) for row in rows]
     start = 0
     while start < len(rows):
         end, stride = start + 1, 0
-        longest = rows[start].seq_len
+        longest, reach = rows[start].seq_len, reaches[start]
         while end < len(rows):
             apart = firsts[end] - firsts[end - 1]
-            longest = max(longest, rows[end].seq_len)
-            beyond = firsts[end] + longest > cache.storage.shape[3]
+            longest, reach = max(longest, rows[end].seq_len), min(reach, reaches[end])
             # A view that reaches into another request's entries would carry its NaN over.
-            overlap = apart != 0 and apart < longest
-            if overlap or beyond or (end > start + 1 and apart != stride):
+            if apart < 0 or longest > reach or (end > start + 1 and apart != stride):
                 break
             end, stride = end + 1, apart
         yield rows[start:end], stride

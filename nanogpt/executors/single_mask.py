@@ -10,7 +10,6 @@ Shapes: N new tokens, K keys (held and new, request after request), H heads, D h
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.executors.base import CachedExecutor, forward_record
@@ -62,10 +61,12 @@ class SingleMaskAttention:
             held_k, held_v = self.cache.gather(row.request_id, layer)  # (H, S, D) each
             keys += [held_k, new_k.transpose(0, 1)]
             values += [held_v, new_v.transpose(0, 1)]
-        out = F.scaled_dot_product_attention(
-            q.transpose(0, 1),  # (H, N, D)
-            torch.cat(keys, dim=1),  # (H, K, D)
-            torch.cat(values, dim=1),
-            attn_mask=self.mask.to(q.device),
-        )
+        every_key, every_value = torch.cat(keys, dim=1), torch.cat(values, dim=1)  # (H, K, D)
+        mask = self.mask.to(q.device)
+        scores = q.transpose(0, 1) @ every_key.transpose(1, 2) * q.shape[2] ** -0.5  # (H, N, K)
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
+        # 0 * NaN is NaN: only queries that see a value which is not finite may become NaN.
+        broken = ~every_value.isfinite().all(dim=-1, keepdim=True)  # (H, K, 1)
+        out = weights @ every_value.masked_fill(broken, 0.0)  # (H, N, D)
+        out = out.masked_fill(mask.to(q.dtype) @ broken.to(q.dtype) > 0, float("nan"))
         return out.transpose(0, 1)  # (N, H, D)

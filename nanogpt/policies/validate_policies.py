@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nanogpt.policies.blocks import free_table, num_lacking
 from nanogpt.policies.queueing import ResumeState
-from nanogpt.validate import PolicyError, refused, show
+from nanogpt.validate import MOST_INT, PolicyError, refused, show
 
 Ints = Sequence[int]
 
@@ -27,10 +27,10 @@ def items(value: Any) -> list[Any]:
 
 
 def whole(value: Any) -> int:
-    """The whole number from 0 that `value` equals; -1 for anything else."""
+    """The whole number from 0 to `MOST_INT` that `value` equals; -1 for anything else."""
     if type(value) is float and value.is_integer():
         value = int(value)
-    return max(value, -1) if type(value) is int else -1
+    return value if type(value) is int and 0 <= value <= MOST_INT else -1
 
 
 def wholes(value: Any) -> list[int] | None:

@@ -23,6 +23,7 @@ from nanogpt.policies import Policies
 from nanogpt.policies.acceptance import draw
 from nanogpt.request import Request
 from nanogpt.sampling import probabilities, sample_tokens, uniform
+from nanogpt.validate import MOST_INT, show
 
 Draft = Callable[[Sequence[int]], Sequence[float]]
 """A cheap model: the known tokens -> the probabilities of the next, V numbers that sum to 1."""
@@ -161,6 +162,8 @@ def checked(answer: Sequence[float], vocab_size: int) -> Sequence[float]:
     """A draft's answer. Raises: ValueError when it is not `vocab_size` probabilities."""
     if len(answer) != vocab_size:
         raise ValueError(f"the draft gave {len(answer)} probabilities; it must be {vocab_size}")
+    if max(answer) > MOST_INT:  # no float can hold the sum of such whole numbers
+        raise ValueError(f"the draft gave a probability of {show(max(answer))}; it must be up to 1")
     if not (min(answer) >= 0 and math.isclose(sum(answer), 1, abs_tol=1e-6)):
         raise ValueError(
             f"the draft's probabilities sum to {sum(answer):.6g}, the least being "

@@ -149,7 +149,7 @@ def test_a_request_that_the_policy_could_not_rank_may_be_submitted_again():
 SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"token_budget": True}, "token_budget is True; it must be a whole number"),
     ({"max_kv_tokens": math.nan}, "max_kv_tokens is nan"),
-    ({"max_batch_size": 10**30}, "no memory for 1000000000"),
+    ({"max_batch_size": 10**18}, "no memory for 1000000000"),
     ({"policy": "lifo"}, "there is no policy 'lifo'; choose 'fcfs', 'priority' or a key"),
     ({"policy": TimedKey(5)}, "the key of a TimedKey is 5; it must be callable"),  # pyright: ignore
     ({"temperature": math.inf}, "temperature is inf"),
