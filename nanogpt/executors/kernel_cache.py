@@ -34,7 +34,7 @@ def kept_on_disk(function: Any) -> Any:
 
 def compile_for(function: Any, *arguments: Any) -> None:
     """Compile a function, or load it from the disk, for arguments of these types."""
-    line = f"Compiling {function.__name__}; this takes about 15 s, once on a machine.\n"
+    line = "Compiling the forward pass takes about 15 s, once on a machine.\n"
     progress = Timer(2.0, sys.stderr.write, [line])
     progress.start()
     with suppress(OSError):  # a full disk keeps nothing
