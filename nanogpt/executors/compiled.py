@@ -2,8 +2,8 @@
 
 It saves the time in which Python and torch launch about 120 small operations per step; the
 arithmetic stays. A token's result has the same bits in every batch, chunking and number of threads.
-Needs numba, the extra `fast`. The first step compiles the kernel, which takes 15 s of CPU time and
-400 KB on disk for each of float32 and float64; later processes load it in 0.4 s.
+Needs numba, the extra `fast`. The first executor on a machine compiles the kernel, which takes 15 s
+of CPU time and 400 KB on disk for each of float32 and float64; later processes load it in 0.4 s.
 
 Shapes: N tokens of B rows, R of them with logits, V vocabulary.
 """
@@ -20,6 +20,7 @@ from torch import nn
 
 from nanogpt.executors.base import CachedExecutor, Executor, forward_record
 from nanogpt.executors.kernel import LANES, WIDTH, Scratch, Weights, forward, panels_of
+from nanogpt.executors.kernel_cache import compile_for
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
@@ -70,6 +71,9 @@ class CompiledExecutor(CachedExecutor):
         self.kv: np.ndarray | None = None  # (2, L, H, E, D) where the kernel may write in place
         if isinstance(cache, KVCache) and not cache.writes_on_commit:
             self.kv = cache.storage.numpy()
+        ids, dtype = np.empty(0, np.int64), self.weights.tokens.dtype
+        kv, logits = np.empty((0,) * 5, dtype), np.empty((0, 0), dtype)
+        compile_for(forward, ids, (0,) * 5, self.weights, kv, False, self.scratch, logits, ids)
 
     def execute(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""

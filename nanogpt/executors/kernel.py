@@ -15,7 +15,6 @@ channels, V vocabulary, E entries of the KV cache, I inputs and O outputs of a p
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,8 @@ from llvmlite.binding import get_host_cpu_features
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
+
+from nanogpt.executors.kernel_cache import kept_on_disk
 
 LANES = 16
 """Numbers in a vector; a processor with shorter registers takes several for one."""
@@ -560,14 +561,6 @@ def pick(logits, best):
                 break
             if row[token] > row[best[r]]:
                 best[r] = token
-
-
-def kept_on_disk(function: Any) -> Any:
-    """Compiled code that later processes load, where there is a folder that they may write to."""
-    compiled = njit(nogil=True)(function)
-    with suppress(RuntimeError):  # neither beside this file nor in the user's cache
-        compiled.enable_caching()
-    return compiled
 
 
 @njit(nogil=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nanogpt.server.api_errors import ApiError, unavailable
@@ -64,7 +63,7 @@ class Answer:
             elif self.call.streams:
                 await self._send_events(send)
             else:
-                await (await self._whole())(scope, receive, send)
+                await self._send_whole(scope, receive, send)
         finally:
             watching.cancel()
             self._let_go()
@@ -85,14 +84,27 @@ class Answer:
         ends = (stream.end for stream in self.streams)
         return next((end for end in ends if end and end.reason not in ("stop", "length")), None)
 
-    async def _whole(self) -> Response:
-        """The answer in one piece."""
+    async def _send_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer as one JSON object.
+
+        It is encoded and sent choice by choice: with log probabilities, all of them together would
+        stop the event loop.
+        """
         texts = ["".join([text async for text in stream.pieces()]) for stream in self.streams]
         if (lost := self._lost()) is not None:
-            return self._error(lost).response()
-        choices = [await self._finished(index, text) for index, text in enumerate(texts)]
-        body = {**self._head, "choices": choices, "usage": self._usage()}
-        return Response(msgspec.json.encode(body), media_type="application/json")
+            await self._error(lost).response()(scope, receive, send)
+            return
+        pieces = [msgspec.json.encode(self._head)[:-1] + b',"choices":[']
+        async with self.thread.until_shutdown():
+            for index, text in enumerate(texts):
+                choice = msgspec.json.encode(await self._finished(index, text))
+                pieces.append(b"," + choice if index else pieces.pop() + choice)
+        pieces[-1] += b'],"usage":' + msgspec.json.encode(self._usage()) + b"}"
+        length = str(sum(map(len, pieces))).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for piece in pieces:
+            await self._send(send, piece, more=piece is not pieces[-1])
 
     async def _finished(self, index: int, text: str) -> dict[str, Any]:
         """A choice of the answer in one piece."""

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -71,7 +71,8 @@ class RequestIds:
                 message = {**message, "headers": headers}
             await send(message)
 
-        await self.app(scope, receive, named)
+        with suppress(asyncio.CancelledError):  # by uvicorn: the time for clients to read is over
+            await self.app(scope, receive, named)
 
 
 class App:
@@ -251,11 +252,12 @@ class App:
     async def body(self, request: Request) -> bytes:
         """The body, no larger than allowed. Raises: ApiError; ClientDisconnect."""
         most, body = self.settings.max_body_bytes, bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                said = f"the body is larger than {most} bytes"
-                raise ApiError(413, said, headers={"connection": "close"})
+        async with self.thread.until_shutdown():
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    said = f"the body is larger than {most} bytes"
+                    raise ApiError(413, said, headers={"connection": "close"})
         return bytes(body)
 
     def _card(self) -> dict[str, object]:

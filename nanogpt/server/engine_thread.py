@@ -10,7 +10,8 @@ While there is nothing to serve, the thread sleeps in the queue. No other thread
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
@@ -66,6 +67,7 @@ class EngineThread:
     problems: dict[str, Exception] = field(default_factory=dict[str, Exception])
     metrics: ServerMetrics = field(init=False)
     limits: AdmissionLimits = field(init=False)
+    _shutdown: list[asyncio.Timeout] = field(default_factory=list[asyncio.Timeout])
     _next_id: int = 0
     _commands: SimpleQueue[Callable[[], None]] = field(
         default_factory=SimpleQueue[Callable[[], None]]
@@ -141,8 +143,23 @@ class EngineThread:
             self._commands.put(lambda: self._drop(going, "abort"))
 
     def end_all(self, message: str) -> None:
-        """End every unfinished request, and say why."""
+        """End every unfinished request, and say why; also what runs under `until_shutdown`."""
         self._commands.put(lambda: self._drop(list(self.served), "abort", message))
+        for limit in self._shutdown:
+            limit.reschedule(0.0)
+
+    @asynccontextmanager
+    async def until_shutdown(self) -> AsyncGenerator[None]:
+        """For work outside of the engine, as long as requests may take. Raises: ApiError then."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._shutdown.append(limit)
+                try:
+                    yield
+                finally:
+                    self._shutdown.remove(limit)
+        except TimeoutError:
+            raise unavailable() from None
 
     async def close(self) -> None:
         """End the thread after its step; unfinished requests are told."""

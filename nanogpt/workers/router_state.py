@@ -35,11 +35,12 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A request that is done.
+    """A request that is done, or was aborted: then `error` says why.
 
     Times are from the request's arrival until the router reads of the first and of the last token.
     `hit_tokens` were found in the worker's blocks and `computed_prefill_tokens` computed there.
-    `worker_ids`: all workers that had the request; a lost one hands it on to the next.
+    `worker_ids`: all workers that had the request, at most two; a lost one hands it on to the next.
+    An aborted request has the tokens up to then, and its latency as TTFT if there are none.
     """
 
     id: int
@@ -49,6 +50,7 @@ class Result:
     latency_us: int
     hit_tokens: int
     computed_prefill_tokens: int
+    error: str = ""
 
     @property
     def worker_id(self) -> int:
@@ -94,17 +96,18 @@ class Ticket:
         if work.tokens and self.first_token_ns is None:
             self.first_token_ns = at_ns
 
-    def result(self, at_ns: int) -> Result:
-        """The outcome of a request whose last token came at `at_ns`."""
-        assert self.first_token_ns is not None
+    def result(self, at_ns: int, error: str = "") -> Result:
+        """The outcome of a request that ended at `at_ns`."""
+        first_ns = at_ns if self.first_token_ns is None else self.first_token_ns
         return Result(
             id=self.request.id,
             tokens=tuple(self.tokens),
             worker_ids=tuple(self.worker_ids),
-            ttft_us=(self.first_token_ns - self.arrival_ns) // 1000,
+            ttft_us=(first_ns - self.arrival_ns) // 1000,
             latency_us=(at_ns - self.arrival_ns) // 1000,
             hit_tokens=self.hit_tokens,
             computed_prefill_tokens=self.computed_prefill_tokens,
+            error=error,
         )
 
 
@@ -141,7 +144,12 @@ class WorkerBook:
         )
 
     def has_room(self, ticket: Ticket) -> bool:
-        """Whether the worker can start the request now, at the latest after its next step."""
+        """Whether the worker can start the request now, at the latest after its next step.
+
+        A request that was handed on may be the one that ended its worker, so it runs alone.
+        """
+        if ticket.worker_ids or any(len(each.worker_ids) > 1 for each in self.tickets.values()):
+            return not self.tickets
         view = self.view()
         return view.num_running < view.batch_size and self._needed(ticket) <= view.kv_free_tokens
 

@@ -7,14 +7,15 @@
 
 A request waits with the router until a worker has room, so that it is routed by the newest
 information. Recomputed elsewhere it gets the same text, as its draws depend only on its id and
-positions.
+positions. A request that a lost worker or a failed step hands on may be what failed: it is tried
+once more, after all others and alone on its worker, and is aborted if that fails too.
 """
 
 import pickle
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -31,7 +32,7 @@ from nanogpt.model import GPT
 from nanogpt.request import Request, validate_request
 from nanogpt.validate import check_int, check_is, show
 from nanogpt.workers.router_state import Result, Ticket, WorkerBook
-from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped
+from nanogpt.workers.worker_messages import Aborted, Crashed, Forget, Load, Ready, Stepped
 from nanogpt.workers.worker_process import write_model
 
 CONFIG = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)
@@ -46,7 +47,11 @@ _LOOK_EVERY_S = 0.1
 
 
 class WorkersFailed(RuntimeError):
-    """No worker is left; the message says how each ended."""
+    """No worker is left; the message says how each ended. `results` are those of the run so far."""
+
+    def __init__(self, message: str, results: Iterable[Result] = ()) -> None:
+        super().__init__(message)
+        self.results = tuple(results)
 
 
 @dataclass(eq=False)
@@ -75,7 +80,7 @@ class Fleet(ChildGroup):
     """Worker processes that serve requests on one model. Use it in a `with`, or `close` it.
 
     A worker that has requests and sends nothing for 30 s is ended. Mutable: `route`;
-    `lost`, a sentence about every lost worker.
+    `lost`, a sentence about every lost worker; `results`, those of the newest run so far, by id.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class Fleet(ChildGroup):
         self._model_config = model.config
         self.route = route
         self.lost: list[str] = []
+        self.results: dict[int, Result] = {}
         self._waiting: list[Ticket] = []
         self._seen: set[int] = set()
         self._workers: dict[int, _WorkerHandle] = {}
@@ -130,6 +136,7 @@ class Fleet(ChildGroup):
     def run(self, arrivals: Sequence[tuple[float, Request]]) -> list[Result]:
         """Serve requests as they arrive, each so many seconds from now; results in their order.
 
+        The result of a request that was aborted, as an engine does, says why in `error`.
         Raises: ValueError for a bad request, before anything runs. PolicyError for a route that
         names no worker with room, and whatever it raises; WorkersFailed when the last worker is
         lost; these, or Ctrl-C, end the fleet.
@@ -137,8 +144,8 @@ class Fleet(ChildGroup):
         self._check_open()
         self._check_arrivals(arrivals)
         with self.ended_on_error():
-            results = self._run(arrivals)
-        return [results[request.id] for _, request in arrivals]
+            self._run(arrivals)
+        return [self.results[request.id] for _, request in arrivals]
 
     def forget(self) -> None:
         """Empty the blocks of every worker: the next requests start cold; ids are new again.
@@ -161,7 +168,7 @@ class Fleet(ChildGroup):
             if time.monotonic() > deadline:
                 raise WorkersFailed(f"workers {late} were not ready within {limit_s:g} s")
 
-    def _run(self, arrivals: Sequence[tuple[float, Request]]) -> dict[int, Result]:
+    def _run(self, arrivals: Sequence[tuple[float, Request]]) -> None:
         self._listen(0.0)  # a worker lost in the meantime is not routed to
         start_ns = time.perf_counter_ns()
         coming = deque(
@@ -169,8 +176,8 @@ class Fleet(ChildGroup):
             for at_s, request in sorted(arrivals, key=lambda arrival: arrival[0])
         )
         self._seen.update(request.id for _, request in arrivals)
-        results: dict[int, Result] = {}
-        while len(results) < len(arrivals):
+        self.results = {}
+        while len(self.results) < len(arrivals):
             while coming and coming[0].arrival_ns <= time.perf_counter_ns():
                 self._waiting.append(coming.popleft())
             self._dispatch()
@@ -178,12 +185,16 @@ class Fleet(ChildGroup):
             if coming:
                 until_next_s = (coming[0].arrival_ns - time.perf_counter_ns()) / 1e9
                 wait_s = min(wait_s, max(0.0, until_next_s))
-            results |= {result.id: result for result in self._listen(wait_s)}
-        return results
+            self._listen(wait_s)
 
     def _dispatch(self) -> None:
-        """Give the waiting requests to workers with room, by priority, then age."""
-        self._waiting.sort(key=lambda t: (t.request.priority, t.arrival_ns, t.request.id))
+        """Give the waiting requests to workers with room, by priority, then age.
+
+        Those that were handed on come last.
+        """
+        self._waiting.sort(
+            key=lambda t: (len(t.worker_ids), t.request.priority, t.arrival_ns, t.request.id)
+        )
         books = [worker.book for worker in self._workers.values()]
         while self._waiting:
             ticket = self._waiting[0]
@@ -200,50 +211,70 @@ class Fleet(ChildGroup):
             worker.book.take(self._waiting.pop(0))
             worker.order(ticket.request)
 
-    def _listen(self, wait_s: float) -> list[Result]:
-        """Handle the workers' messages, waiting up to `wait_s` for one; return finished results."""
-        results: list[Result] = []
+    def _listen(self, wait_s: float) -> None:
+        """Handle the workers' messages, waiting up to `wait_s` for one."""
         ready = wait([worker.pipe for worker in self._workers.values()], wait_s)
         for i, worker in list(self._workers.items()):
             if worker.pipe in ready:
-                results += self._handle_message(i, worker)
+                self._handle_message(i, worker)
         now_ns = time.perf_counter_ns()
         for worker in self._workers.values():
             if worker.book.tickets and (now_ns - worker.quiet_since_ns) / 1e9 > _SILENT_S:
                 worker.reason = f"said nothing for {_SILENT_S:g} s and was ended"
                 worker.child.kill()  # then its pipe ends
-        return results
 
-    def _handle_message(self, worker_id: int, worker: _WorkerHandle) -> list[Result]:
-        """Receive one message of a worker; return the results of requests that it finished."""
+    def _handle_message(self, worker_id: int, worker: _WorkerHandle) -> None:
+        """Receive one message of a worker. Raises: ValueError for an order that it cannot read."""
         try:
-            message: Ready | Stepped | Crashed = receive(worker.pipe)
+            message: Ready | Stepped | Aborted | Crashed = receive(worker.pipe)
         except (EOFError, OSError):
             self._lose(worker_id)
-            return []
+            return
         worker.quiet_since_ns = time.perf_counter_ns()
         match message:
             case Stepped() as step:
-                return worker.book.hear(step, worker.quiet_since_ns)
+                self._keep(worker.book.hear(step, worker.quiet_since_ns))
+            case Aborted(request_ids, error, is_certain):
+                tickets = map(worker.book.tickets.pop, request_ids)
+                if is_certain:
+                    self._keep(ticket.result(worker.quiet_since_ns, error) for ticket in tickets)
+                else:
+                    worker.book.forget()
+                    self._hand_on(tickets, error)
             case Ready():
                 worker.is_ready = True
+            case Crashed(error, is_unreadable=True):
+                raise ValueError(f"these settings cannot be sent to another process: {error}")
             case Crashed(error):
                 worker.reason = f"failed: {error}"
-        return []
+
+    def _keep(self, results: Iterable[Result]) -> None:
+        self.results |= {result.id: result for result in results}
+
+    def _hand_on(self, tickets: Iterable[Ticket], reason: str) -> list[int]:
+        """Queue requests again and return their ids; abort those that were handed on before."""
+        now_ns, again = time.perf_counter_ns(), list[Ticket]()
+        for ticket in tickets:
+            if len(ticket.worker_ids) > 1:
+                self._keep([ticket.result(now_ns, f"failed twice, the last time so: {reason}")])
+            else:
+                again.append(ticket)
+        self._waiting += again
+        return sorted(ticket.request.id for ticket in again)
 
     def _lose(self, worker_id: int) -> None:
         """Remove a lost worker and queue its requests again. Raises: WorkersFailed for the last."""
         worker = self._workers.pop(worker_id)
         reason = worker.reason or worker.child.how_it_ended()
         worker.reap()
-        self._waiting += worker.book.tickets.values()
-        ids = sorted(worker.book.tickets)
+        ids = self._hand_on(worker.book.tickets.values(), f"worker {worker_id} {reason}")
         where = f"; its requests {ids} go to other workers" if ids and self._workers else ""
         self.lost.append(f"worker {worker_id} {reason}{where}")
         if not self._workers:
             undone = sorted(ticket.request.id for ticket in self._waiting)
             left = f", and requests {undone} are not done" if undone else ""
-            raise WorkersFailed("; ".join([*self.lost, f"no worker is left{left}"]))
+            said = "; ".join([*self.lost, f"no worker is left{left}"])
+            raise WorkersFailed(said, self.results.values())
 
     def _check_open(self) -> None:
         if not self.is_open:

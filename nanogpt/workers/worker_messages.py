@@ -2,6 +2,7 @@
 
 The first order is `Load`, each other a `Request` to serve, or `Forget`. A worker sends `Stepped`
 after every committed step: its tokens, its progress, and the blocks that can be found from then on.
+`Aborted` reports requests that it gave up.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,20 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True)
+class Aborted:
+    """The engine refused or aborted these requests, and goes on with the others.
+
+    Without `is_certain` a step failed with them, and the worker goes on with empty blocks.
+    """
+
+    request_ids: tuple[int, ...]
+    error: str
+    is_certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Crashed:
-    """The worker cannot go on, and ends."""
+    """The worker cannot go on, and ends. `is_unreadable`: it could not unpickle its first order."""
 
     error: str
+    is_unreadable: bool = False

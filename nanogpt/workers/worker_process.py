@@ -18,8 +18,9 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
+from nanogpt.outputs import NotFiniteError
 from nanogpt.request import Request
-from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped
+from nanogpt.workers.worker_messages import Aborted, Crashed, Forget, Load, Ready, Stepped
 
 
 class Worker:
@@ -34,9 +35,28 @@ class Worker:
         """Whether there is nothing to step for."""
         return self.engine.scheduler.is_done()
 
-    def step(self) -> Stepped:
-        """Run one step and report it. Raises: whatever goes wrong in the engine."""
-        record = self.engine.step()
+    def submit(self, request: Request) -> Aborted | None:
+        """Submit a request; report it if the engine refuses it or its policy fails."""
+        try:
+            self.engine.submit(request)
+        except Exception as error:
+            return Aborted((request.id,), _said(error))
+        return None
+
+    def step(self) -> Stepped | Aborted | None:
+        """Run one step and report it, or the requests that the engine aborted.
+
+        None: logits were not finite, and the step will be tried again. Raises: whatever else goes
+        wrong in the engine.
+        """
+        before = tuple(self.engine.requests)
+        try:
+            record = self.engine.step()
+        except ValueError as error:
+            aborted = tuple(i for i in before if i not in self.engine.requests)
+            if not aborted and not isinstance(error, NotFiniteError):
+                raise
+            return Aborted(aborted, _said(error)) if aborted else None
         reported, self._reported = self._reported, self.block_hashes()
         return Stepped(
             work=record.work,
@@ -67,7 +87,7 @@ def map_model(path: Path) -> GPT:
 
 
 def serve(model: GPT, config: EngineConfig, pipe: "Connection[Any, Any]") -> None:
-    """Take in orders and step, for ever. Raises: whatever goes wrong in the engine."""
+    """Take in orders and step, for ever. Raises: EOFError or OSError when the router is gone."""
     worker = Worker(model, config)
     send(pipe, Ready())
     while True:
@@ -76,9 +96,19 @@ def serve(model: GPT, config: EngineConfig, pipe: "Connection[Any, Any]") -> Non
             if isinstance(order, Forget):
                 worker = Worker(model, config)
                 send(pipe, Ready())
-            else:
-                worker.engine.submit(order)
-        send(pipe, worker.step())
+            elif refused := worker.submit(order):
+                send(pipe, refused)
+        try:
+            report = worker.step()
+        except Exception as error:
+            report = Aborted(tuple(worker.engine.requests), _said(error), is_certain=False)
+            worker = Worker(model, config)
+        if report is not None:
+            send(pipe, report)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def main() -> None:
@@ -88,12 +118,18 @@ def main() -> None:
     torch.set_num_threads(1)  # workers share the machine
     try:
         load: Load = receive(pipe)
+    except EOFError:
+        return
+    except Exception as error:  # pickle raises whatever an import or a class does
+        send(pipe, Crashed(_said(error), is_unreadable=True))
+        return
+    try:
         with torch.inference_mode():
             serve(map_model(Path(load.weights)), load.config, pipe)
     except EOFError:
         return  # the parent is gone
     except Exception as error:
-        send(pipe, Crashed(f"{type(error).__name__}: {error}"))
+        send(pipe, Crashed(_said(error)))
 
 
 if __name__ == "__main__":

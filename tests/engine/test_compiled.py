@@ -1,9 +1,11 @@
 """The compiled executor: bits that no batch, chunking or thread changes, and when it gives way."""
 
 import copy
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from nanogpt.request import Request
 
 compiled = pytest.importorskip("nanogpt.executors.compiled")
 kernel = pytest.importorskip("nanogpt.executors.kernel")
+kernel_cache = pytest.importorskip("nanogpt.executors.kernel_cache")
 FLOAT32 = copy.deepcopy(tiny_model()).float()
 
 
@@ -65,10 +68,26 @@ def test_a_token_has_the_same_bits_in_every_batch_chunking_and_number_of_threads
             assert torch.equal(batched[i, length], alone[i, length])
 
 
-def test_code_that_no_folder_may_keep_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_code_that_no_lasting_folder_may_keep_is_kept_for_the_process_and_its_children(
+    monkeypatch: pytest.MonkeyPatch,
+):
     caching = pytest.importorskip("numba.core.caching")
-    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
-    assert kernel.kept_on_disk(lambda x: x + 1)(2) == 3
+    only = [caching.UserProvidedCacheLocator]  # the folder that NUMBA_CACHE_DIR says
+    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", only)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    kernel_cache.config.reload_config()
+    assert kernel_cache.kept_on_disk(lambda x: x + 1)(2) == 3
+    assert list(Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.nbc"))
+
+
+@pytest.mark.parametrize("settings", [{}, {"block_size": 4}, {"sliding_window": 4}])
+def test_a_new_engine_has_its_kernel_and_compiles_nothing_more(settings: dict[str, int]):
+    engine = Engine(tiny_model(), EngineConfig(executor="compiled", **settings))
+    kernel.forward.disable_compile()
+    try:
+        engine.run([(0, Request(1, [3, 4, 5], 6))])
+    finally:
+        kernel.forward.disable_compile(False)
 
 
 def test_logits_that_are_not_finite_end_the_step_with_the_request_s_name():

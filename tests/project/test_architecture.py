@@ -94,6 +94,7 @@ def test_the_engine_knows_nothing_of_notebooks_or_drawing():
         "nanogpt/server/server_metrics.py": {"prometheus_client"},
         "nanogpt/server/serving.py": {"starlette", "uvicorn"},
         "nanogpt/executors/kernel.py": {"llvmlite", "numba"},
+        "nanogpt/executors/kernel_cache.py": {"numba"},
         "nanogpt/figures/curves.py": {"matplotlib"},
         "nanogpt/figures/drawing.py": {"matplotlib"},
     }

@@ -6,9 +6,11 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from fakes import sometimes_right, tiny_model
@@ -503,3 +505,43 @@ def test_half_a_request_and_no_http_at_all_leave_the_server_as_it_was(server: An
             connection.sendall(said)
     assert server.complete() == oracle(PROMPT, 20)
     server.wait_until_idle()
+
+
+def test_when_time_is_over_a_half_sent_body_and_a_scoring_are_answered_by_503(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    is_scoring = threading.Event()
+
+    async def forever(*asked: object) -> None:
+        is_scoring.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("nanogpt.server.logprobs.Scorer.logprobs", forever)
+    body = json.dumps(completion(max_tokens=1, logprobs=1)).encode()
+    with ExitStack() as connections:
+        with serving(shutdown_s=0) as closing:
+            host, port = closing.url.removeprefix("http://").split(":")
+            head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
+            opened = [
+                connections.enter_context(socket.create_connection((host, int(port)), LIMIT_S))
+                for _ in range(2)
+            ]
+            opened[1].sendall(head % len(body) + body)
+            assert is_scoring.wait(LIMIT_S)
+            opened[0].sendall(head % len(body) + body[:9])
+            closing.wait_until(lambda: len(closing.thread._shutdown) == 2)
+        assert all(each.recv(4096).startswith(b"HTTP/1.1 503 ") for each in opened)
+
+
+def test_an_answer_is_encoded_choice_by_choice(server: Any, monkeypatch: pytest.MonkeyPatch):
+    encode, lengths = msgspec.json.encode, list[int]()
+
+    def spy(value: object) -> bytes:
+        lengths.append(len(encode(value)))
+        return encode(value)
+
+    monkeypatch.setattr("msgspec.json.encode", spy)
+    asked = completion(["KING", "ROMEO"] * 10, 9, logprobs=20)
+    answer = server.post("/v1/completions", asked)
+    assert len(answer.json()["choices"]) == 20
+    assert max(lengths) < len(answer.content) / 15

@@ -3,22 +3,23 @@
 And what happens when a worker is lost or the fleet is closed: nothing waits, nothing stays.
 """
 
+import copy
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import torch
 from launching import running
 from preempting import CONFIG, assert_gone, nothing_left, prompt, tiny_model
 
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.fleet.fleet_views import WorkerView
-from nanogpt.model import GPT
+from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
@@ -204,17 +205,48 @@ def test_requests_of_a_killed_worker_get_the_same_text_elsewhere_until_none_is_l
             fleet.serve([])
 
 
+class Key:
+    """A policy that fails, or ends its process, when it ranks a prompt of a certain length."""
+
+    def __call__(self, view: RequestView, step: int = 0) -> tuple[int]:
+        if len(view.prompt_tokens) == 9:
+            raise LookupError("nine")
+        if len(view.prompt_tokens) == 11:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return (view.id,)
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_of_several_bad_requests_each_ends_alone_and_no_result_is_lost(
+    monkeypatch: pytest.MonkeyPatch, is_timed: bool
+):
+    model = copy.deepcopy(tiny_model())
+    model.position_embedding.weight[100] = float("nan")
+    policy = TimedKey(Key()) if is_timed else Key()
+    lengths = [5, 9, 101, 6, 7, 9, 8]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    with Fleet(model, 2, replace(SETTINGS, policy=policy)) as fleet:
+        results = fleet.serve([Request(i, prompt(n), 5) for i, n in enumerate(lengths)])
+        for n, result in zip(lengths, results, strict=True):
+            wrong = {9: "LookupError: nine", 101: "not finite"}.get(n, "")
+            assert wrong in result.error
+            assert bool(wrong) == bool(result.error)
+            assert wrong or list(result.tokens) == generate(tiny_model(), prompt(n), 5)
+        assert not fleet.lost
+        again = [Request(9 + i, prompt(n), 5) for i, n in enumerate((5, 11, 6))]
+        with pytest.raises(WorkersFailed, match="no worker is left") as failed:
+            fleet.serve(again)
+        done = {result.id: result for result in failed.value.results}
+        assert "failed twice" in done[10].error
+        assert all(len(result.worker_ids) <= 2 for result in done.values())
+
+
 @pytest.mark.nightly
-def test_an_error_in_a_worker_or_in_a_route_ends_the_fleet_with_its_words():
-    broken = GPT(CONFIG)
-    torch.nn.init.constant_(broken.ln_f.weight, float("nan"))
-    fleet = Fleet(broken, 1, SETTINGS)
-    process_ids = [*fleet.process_ids.values()]
-    words = r"worker 0 failed: NotFiniteError: step 0: the logits of request 3 are not finite"
-    with pytest.raises(WorkersFailed, match=words):
-        fleet.serve([Request(3, prompt(5), 2)])
+def test_settings_and_routes_that_do_not_work_are_named():
+    with pytest.raises(ValueError, match="cannot be sent to another process: ModuleNotFoundError"):
+        Fleet(tiny_model(), 1, replace(SETTINGS, policy=TimedKey(Key())))
     with Fleet(tiny_model(), 1, SETTINGS, route=lambda workers, hits: 9) as fleet:
-        process_ids += fleet.process_ids.values()
+        process_ids = fleet.process_ids.values()
         with pytest.raises(PolicyError, match=r"route returned 9; it must be one of \[0"):
             fleet.serve([Request(0, prompt(5), 2)])
         assert not fleet.is_open

@@ -78,13 +78,13 @@ def test_a_worker_has_room_while_neither_its_batch_nor_its_kv_is_full():
     assert not book_with(small, large).has_room(ticket)  # 2 of 2
     settings = EngineConfig(max_batch_size=8, max_kv_tokens=45)
     book = WorkerBook(0, settings, 128)
-    book.take(small)
+    book.take(Ticket(small.request, arrival_ns=0))
     assert book.view().kv_free_tokens == 45 - 22
     assert not book.has_room(ticket)  # needs 24
     assert book.has_room(Ticket(Request(9, prompt(20), 4), arrival_ns=0))
     in_blocks = replace(settings, block_size=8)
     book = WorkerBook(0, in_blocks, 128)
-    book.take(small)
+    book.take(Ticket(small.request, arrival_ns=0))
     assert book.view().kv_tokens == 40, "five whole blocks"
     assert book.view().kv_free_tokens == 40 - 24
     assert not book.has_room(ticket)
