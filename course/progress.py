@@ -22,6 +22,7 @@ from typing import Any, cast
 import msgspec
 
 from course.files import explain, is_busy, read_bytes, when_free, write_atomically
+from course.moves import CHECK_AGAIN
 from course.report import Report
 
 _WORK_VARIABLE = "SERVING_NANOGPT_WORK"
@@ -162,6 +163,16 @@ def set_aside() -> list[str]:
         explain(PermissionError(*denied, str(file)))
         for file in sorted(folder.glob("*/*.json"))
         if os.path.exists(file) and not os.access(file, os.R_OK)
+    ]
+
+
+def to_check_again() -> list[str]:
+    """A sentence for each exercise whose task has changed since an answer to it passed."""
+    files = sorted((work_folder() / "progress" / "exercises").glob("*.json"))
+    return [
+        f"{file.stem} is to be checked again: its task has changed since your answer passed."
+        for file in files
+        if (_seen(file) or {}).get("status") == CHECK_AGAIN
     ]
 
 
