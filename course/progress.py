@@ -37,7 +37,9 @@ _NO_FILE = {errno.ENXIO, errno.EISDIR, errno.ELOOP}  # something else has the na
 class ExerciseProgress:
     """How far one exercise has come.
 
-    `status` is of the newest check. `attempts` counts different answers that were checked. Dates
+    `status` is of the newest check, and `newest_passed` says whether the newest saved answer passed:
+    no clock, which may be put back, decides which is the newest (None: before it was noted).
+    `attempts` counts different answers that were checked. Dates
     are ISO 8601 in UTC, of the first answer that passed and of the first that was checked.
     """
 
@@ -47,6 +49,7 @@ class ExerciseProgress:
     first_passed: str | None
     seconds: float
     first_tried: str
+    newest_passed: bool | None = None
 
     @property
     def ever_passed(self) -> bool:
@@ -95,6 +98,9 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
             first_passed=first or (now if passed else None),
             seconds=round(report.seconds, 3),
             first_tried=old.first_tried if old else now,
+            newest_passed=(old.newest_passed if old else None)
+            if report.status in ("not_started", "missing")
+            else passed,
         )
         if old is None and report.status in ("not_started", "missing"):
             return new
@@ -144,12 +150,16 @@ def save_hints(exercise_id: str, shown: int) -> None:
 
 
 def newest_change() -> int:
-    """When something was last passed, tried or predicted, in nanoseconds; 0 before that."""
-    newest = 0
+    """A number that is another one once something was passed, tried or predicted; 0 before that.
+
+    It compares no times with each other: a clock may be put back.
+    """
+    found: set[tuple[str, int, int]] = set()
     for file in (work_folder() / "progress").glob("*/*.json"):
         with contextlib.suppress(OSError):  # it was moved meanwhile, or leads nowhere
-            newest = max(newest, file.stat().st_mtime_ns)
-    return newest
+            status = file.stat()
+            found.add((file.name, status.st_mtime_ns, status.st_ino))  # each write is a new file
+    return hash(frozenset(found)) if found else 0
 
 
 def set_aside() -> list[str]:
