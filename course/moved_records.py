@@ -142,7 +142,9 @@ def _carry_predictions(work: Path) -> list[str]:
                 (folder / f"{old}.json").unlink()
             for old, data in held.items():
                 new = moves[old]
-                if data and _WAS not in data and new and not os.path.lexists(folder / f"{new}.json"):
+                if not data or _WAS in data or new is None:
+                    continue
+                if not os.path.lexists(folder / f"{new}.json"):
                     moved = json.dumps(data | {"key": new, _WAS: old}, indent=1).encode()
                     write_atomically(folder / f"{new}.json", moved)
         except OSError as error:

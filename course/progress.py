@@ -37,8 +37,8 @@ _NO_FILE = {errno.ENXIO, errno.EISDIR, errno.ELOOP}  # something else has the na
 class ExerciseProgress:
     """How far one exercise has come.
 
-    `status` is of the newest check, and `newest_passed` says whether the newest saved answer passed:
-    no clock, which may be put back, decides which is the newest (None: before it was noted).
+    `status` is of the newest check. `newest_passed` says whether the newest saved answer passed,
+    which no file's time tells after a clock was put back (None: it was not noted yet).
     `attempts` counts different answers that were checked. Dates
     are ISO 8601 in UTC, of the first answer that passed and of the first that was checked.
     """

@@ -17,6 +17,7 @@ from course.source.merge_answers import answers, carry
 from course.source.surroundings import surroundings
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
+_UNREAD = "A saved answer was left out: "  # of each file said once
 RECORD = ".pristine.json"  # file name -> digest of the pristine file that it was copied from
 
 
@@ -104,7 +105,7 @@ class Workspace:
                 said += self._bring_up_to_date(name, mine)
             except OSError as error:
                 said.append(f"{name} was left as it is: {explain(error)}")
-        return said
+        return [each for n, each in enumerate(said) if each not in said[:n] or _UNREAD not in each]
 
     def _bring_up_to_date(self, name: str, drafts: dict[str, str]) -> list[str]:
         mine, new = read_bytes(self.work / name), self._pristine(name)
@@ -133,7 +134,7 @@ class Workspace:
                 if path.name.count(".") == 2:
                     passed[path.name.split(".")[1]] = _text(read_bytes(path))
             except OSError as error:
-                said.append(f"A saved answer was left out: {explain(error)}")
+                said.append(f"{_UNREAD}{explain(error)}")
         return passed, said
 
     def _drafts(self, lesson: str) -> dict[str, str]:

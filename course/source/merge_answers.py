@@ -61,7 +61,8 @@ def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carrie
     for source in dict.fromkeys(chosen.values()):
         luggage.add({name: stubs[name] for name, home in chosen.items() if home is source}, source)
     for cell in mine.broken:
-        lost = [name for name in dict.fromkeys(cell.names()) if name in stubs and name not in chosen]
+        names = dict.fromkeys(cell.names())  # merge markers may leave one twice
+        lost = [name for name in names if name in stubs and name not in chosen]
         left += [(name, str(cell)) for name in lost]
         luggage.notes += [] if lost or not cell.text.strip() else [f"Left out: {cell}."]
     notes = tuple(dict.fromkeys(luggage.notes))

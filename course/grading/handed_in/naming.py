@@ -99,11 +99,10 @@ def defined_lesson(text: str) -> str | None:
     best, most = None, (0, 0.0)
     for lesson in LESSONS:
         names = {each.id.partition(".")[2] for each in entries(lesson)}
-        of_old = {old for old, new in EXERCISES.items() if (new or "").startswith(lesson.stem + ".")}
         defined_here = defined | {
-            (EXERCISES[old] or "").partition(".")[2]
-            for old in of_old
-            if old.partition(".")[2] in defined
+            new.partition(".")[2]
+            for old, new in EXERCISES.items()
+            if new and new.startswith(f"{lesson.stem}.") and old.partition(".")[2] in defined
         }
         count = len(names & defined_here)
         if count and (count, count / len(names)) > most:

@@ -265,7 +265,9 @@ def _drafted(piece: Piece, asked: Sequence[str], inside: int) -> _Draft | Skippe
     if lesson not in asked:
         return Skipped(piece.source, f"it is for {lesson}, which is not graded now")
     sentence = f"{piece.source} {problem}." if problem else ""
-    said = Submission("", lesson, piece.source, with_todays_names(text, lesson), sentence, piece.changed_at)
+    said = Submission(
+        "", lesson, piece.source, with_todays_names(text, lesson), sentence, piece.changed_at
+    )
     where = piece.where[inside:]
     is_clear = named is not None and is_todays(piece.where[-1])
     return _Draft(where, where, piece.where[:-1], is_clear, said)
