@@ -21,9 +21,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, Self
 
-if sys.platform == "linux":
-    import fcntl
-
 _ROOT = Path(__file__).resolve().parents[1]
 _MAX_STDERR = 2000  # bytes
 _LENGTH = struct.Struct(">I")
@@ -185,6 +182,8 @@ def end_by_signal() -> None:
     It needs neither a thread nor the interpreter, which a long call into C keeps to itself.
     """
     if sys.platform == "linux":
+        import fcntl  # which Windows has not
+
         fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)  # by SIGIO
 
