@@ -16,6 +16,7 @@ from course import progress
 from course.files import explain
 from course.launcher.failure import Failure, cannot_load
 from course.lesson_map import LESSONS, Lesson, entries, find_lesson
+from course.moved_records import carry_records
 from course.overview import Standing, next_standing, standings
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def main(argv: Sequence[str]) -> int:
     """Runs one command; returns the exit status."""
     try:
         arguments = _parser().parse_args(argv)
+        if arguments.command in ("progress", "check", "contest"):
+            for sentence in carry_records(progress.work_folder()):
+                print(sentence)
         if arguments.command == "progress":
             return show_progress()
         if arguments.command == "grade":
@@ -285,7 +289,7 @@ def show_progress() -> int:
         done = f"{len(standing.passed)}/{len(standing.exercises)}"
         print(f"{name.ljust(width + 5)}  {done:>6}  {standing.minutes_left:>12}")
     print(f"\n{next_step(next_standing(everything))}")
-    for sentence in progress.set_aside():
+    for sentence in (*progress.to_check_again(), *progress.set_aside()):
         print(sentence)
     return 0
 

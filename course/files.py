@@ -99,3 +99,31 @@ def write_atomically(path: Path, content: bytes) -> None:
         if isinstance(error, OSError) and error.filename in (None, str(part)):
             error.filename = str(path)
         raise
+
+
+def keep(mine: Path, content: bytes) -> tuple[Path, bool]:
+    """Write a version of the learner's file `mine` to kept/ beside it, under a name with the date.
+
+    Returns the copy, and whether it is new: a version that is kept already is not written again.
+    Raises: OSError naming the file.
+    """
+    folder = mine.with_name("kept")
+    for kept in folder.glob(f"{mine.stem}.*{mine.suffix}"):
+        with contextlib.suppress(OSError):  # one that cannot be read is another
+            if read_bytes(kept) == content:
+                return kept, False
+    dated = f"{mine.stem}.{time.strftime('%Y-%m-%d-%H%M%S')}"
+    kept, number = folder / f"{dated}{mine.suffix}", 1
+    while os.path.lexists(kept):
+        number += 1
+        kept = folder / f"{dated}-{number}{mine.suffix}"
+    write_atomically(kept, content)
+    return kept, True
+
+
+def note(kept: Path, reason: str) -> str:
+    """Write down why a copy was kept; return the whole sentence."""
+    sentence = f"{reason} It is kept as {'/'.join(kept.parts[-3:])}."
+    with (kept.parent / "why.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{time.strftime('%Y-%m-%d %H:%M')}  {sentence}\n")
+    return sentence

@@ -88,7 +88,7 @@ def _core_path() -> str:
 
 def overview() -> Overview:
     """The map of all lessons with the learner's progress as it is now."""
-    return Overview(standings(), tuple(progress.set_aside()))
+    return Overview(standings(), (*progress.to_check_again(), *progress.set_aside()))
 
 
 def _next(here: Standing | None, everything: tuple[Standing, ...]) -> str:

@@ -22,6 +22,7 @@ from typing import Any, cast
 import msgspec
 
 from course.files import explain, is_busy, read_bytes, when_free, write_atomically
+from course.moves import CHECK_AGAIN
 from course.report import Report
 
 _WORK_VARIABLE = "SERVING_NANOGPT_WORK"
@@ -36,7 +37,9 @@ _NO_FILE = {errno.ENXIO, errno.EISDIR, errno.ELOOP}  # something else has the na
 class ExerciseProgress:
     """How far one exercise has come.
 
-    `status` is of the newest check. `attempts` counts different answers that were checked. Dates
+    `status` is of the newest check. `newest_passed` says whether the newest saved answer passed,
+    which no file's time tells after a clock was put back (None: it was not noted yet).
+    `attempts` counts different answers that were checked. Dates
     are ISO 8601 in UTC, of the first answer that passed and of the first that was checked.
     """
 
@@ -46,6 +49,7 @@ class ExerciseProgress:
     first_passed: str | None
     seconds: float
     first_tried: str
+    newest_passed: bool | None = None
 
     @property
     def ever_passed(self) -> bool:
@@ -94,6 +98,9 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
             first_passed=first or (now if passed else None),
             seconds=round(report.seconds, 3),
             first_tried=old.first_tried if old else now,
+            newest_passed=(old.newest_passed if old else None)
+            if report.status in ("not_started", "missing")
+            else passed,
         )
         if old is None and report.status in ("not_started", "missing"):
             return new
@@ -143,12 +150,16 @@ def save_hints(exercise_id: str, shown: int) -> None:
 
 
 def newest_change() -> int:
-    """When something was last passed, tried or predicted, in nanoseconds; 0 before that."""
-    newest = 0
+    """A number that is another one once something was passed, tried or predicted; 0 before that.
+
+    It compares no times with each other: a clock may be put back.
+    """
+    found: set[tuple[str, int, int]] = set()
     for file in (work_folder() / "progress").glob("*/*.json"):
         with contextlib.suppress(OSError):  # it was moved meanwhile, or leads nowhere
-            newest = max(newest, file.stat().st_mtime_ns)
-    return newest
+            status = file.stat()
+            found.add((file.name, status.st_mtime_ns, status.st_ino))  # each write is a new file
+    return hash(frozenset(found)) if found else 0
 
 
 def set_aside() -> list[str]:
@@ -162,6 +173,16 @@ def set_aside() -> list[str]:
         explain(PermissionError(*denied, str(file)))
         for file in sorted(folder.glob("*/*.json"))
         if os.path.exists(file) and not os.access(file, os.R_OK)
+    ]
+
+
+def to_check_again() -> list[str]:
+    """A sentence for each exercise whose task has changed since an answer to it passed."""
+    files = sorted((work_folder() / "progress" / "exercises").glob("*.json"))
+    return [
+        f"{file.stem} is to be checked again: its task has changed since your answer passed."
+        for file in files
+        if (_seen(file) or {}).get("status") == CHECK_AGAIN
     ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from course.calling.policies import SavedPolicy
 from course.calling.processes import own_starter
-from course.files import read_bytes, write_atomically
-from course.progress import work_folder
+from course.files import explain, read_bytes, write_atomically
+from course.progress import load, work_folder
 from course.registry import exercise, exercises
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_cells, read_notebook
@@ -89,8 +90,14 @@ def save(exercise_id: str, source: str, *, passed: bool) -> bool:
 
 def _newest(exercise_id: str) -> Path:
     """Where the newest answer is kept, passed or not; a file that need not exist."""
-    paths = (answer_path(exercise_id), try_path(exercise_id))
-    return max(paths, key=lambda path: path.stat().st_mtime_ns if path.exists() else 0)
+    noted = load(exercise_id)
+    passed, tried = answer_path(exercise_id), try_path(exercise_id)
+    if noted is None or noted.newest_passed is None:
+        is_passed = noted is not None and noted.status in ("passed", "not_started", "missing")
+    else:
+        is_passed = noted.newest_passed
+    newest, other = (passed, tried) if is_passed else (tried, passed)
+    return newest if os.path.lexists(newest) else other
 
 
 def newest_answers(*exercise_ids: str) -> dict[str, SavedPolicy]:
@@ -98,7 +105,7 @@ def newest_answers(*exercise_ids: str) -> dict[str, SavedPolicy]:
     found: dict[str, SavedPolicy] = {}
     for item in map(exercise, exercise_ids):
         path = _newest(item.id)
-        if path.exists():
+        if _read(path) is not None:
             text = source_in(_with_others(item, path), item.name).text
             found[item.name] = SavedPolicy(text, item.name)
     return found
@@ -135,8 +142,14 @@ def _sentence(num_mine: int, num_policies: int, problems: list[str]) -> str:
 
 def _load(exercise: Exercise) -> tuple[SavedPolicy | None, str | None]:
     """The saved answer if it still passes; else None, with a sentence if there was a file."""
-    if not answer_path(exercise.id).exists():
+    if not os.path.lexists(answer_path(exercise.id)):
         return None, None
+    try:
+        read_bytes(answer_path(exercise.id)).decode()
+    except OSError as error:
+        return None, f"Your saved `{exercise.name}` was left out: {explain(error)}"
+    except ValueError:
+        return None, f"Your saved `{exercise.name}` was left out: its file is not UTF-8 text."
     text, lacking = source_in(_with_others(exercise, answer_path(exercise.id)), exercise.name)
     with own_starter().start() as channel:
         report = exercise.check_text(text, channel)

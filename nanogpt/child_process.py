@@ -169,10 +169,23 @@ def end_with_parent() -> None:
 
     Standard input is empty from here on.
     """
+    end_by_signal()
     lifeline = os.fdopen(os.dup(0), "rb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     threading.Thread(target=_end_after, args=(lifeline,), daemon=True).start()
+
+
+def end_by_signal() -> None:
+    """On Linux, in a child: have the kernel end it when its standard input ends.
+
+    It needs neither a thread nor the interpreter, which a long call into C keeps to itself.
+    """
+    if sys.platform == "linux":
+        import fcntl  # which Windows has not
+
+        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)  # by SIGIO
 
 
 def _end_after(lifeline: IO[bytes]) -> None:

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nanogpt.child_process import parent_link
+from nanogpt.child_process import end_by_signal, parent_link
 
 _FOR_RUNS = (
     "course.replay", "course.lesson_data.plan_only", "course.lesson_data.texts", "nanogpt.kv_cache",
@@ -30,6 +30,7 @@ _SHM_STAT, _SHM_INFO = 13, 14
 
 def main(orders: socket.socket, *, marks: bool) -> None:
     """Do what is ordered. With `marks`, an answer may not import the course, nor write files."""
+    end_by_signal()  # also while it imports torch
     from course.calling import child  # which imports torch
     from course.calling.process_limits import limit_this_process
 

@@ -16,10 +16,9 @@ from typing import Any, TypeAlias
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from tornado.web import HTTPError
 
-from course.files import explain, read_bytes, write_atomically
+from course.files import explain, keep, note, read_bytes, write_atomically
 from course.jupyter.cell_ids import cell_id
 from course.jupyter.convert import to_lesson, to_notebook
-from course.launcher.workspace import keep, note
 
 Model: TypeAlias = dict[str, Any]
 _LESSON = re.compile(r"(l\d\d[a-z]?_\w+|index|glossary)\.(?:ipynb|py)")

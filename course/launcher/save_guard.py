@@ -19,8 +19,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from course.files import explain, write_atomically
-from course.launcher.workspace import keep, note
+from course.files import explain, keep, note, write_atomically
 from course.marimo_internals import (
     LIFESPAN_REGISTRY,
     AppFileManager,

@@ -11,13 +11,16 @@ import sys
 import time
 import webbrowser
 from pathlib import Path
+from typing import IO
 
+from course.files import explain
 from course.launcher import doctor
 from course.launcher.failure import Failure, last_line
 
 DEFAULT_PORT = 2718
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 STOP_LIMIT_S = 5
+ROOM_FOR_A_START = 16384  # bytes
 OWN_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # Windows has no sessions
 FIRST_PAGE = {
     "edit": "/?file=index.py&view-as=present&access_token=",
@@ -73,7 +76,7 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
         print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
-    log, is_open = root / "work" / "server.log", False
+    log, is_open, why = root / "work" / "server.log", False, "no output"
     server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
         while server.poll() is None and not asked:
@@ -84,7 +87,8 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
                     webbrowser.open(address)
             time.sleep(0.2 if is_open else 0.02)
         if not asked:
-            why = last_line(log.read_text(encoding="utf-8", errors="replace"))
+            with contextlib.suppress(OSError):  # it could not be written
+                why = last_line(log.read_text(encoding="utf-8", errors="replace"))
             raise Failure(f"the course server ended by itself: {why}.")
     finally:
         try:
@@ -116,9 +120,8 @@ def _start(
 
     The server's input stays open as long as the launcher lives, and the server ends with it.
     """
-    log.touch(mode=0o600)  # servers print the token
     ours = {"COURSE_TOKEN": token, "PYTHONPATH": str(root), "MARIMO_SKIP_UPDATE_CHECK": "1"}
-    with log.open("wb") as output:
+    with _output(log) as output:
         return subprocess.Popen(
             [python, "-m", "course.launcher.host", *arguments],
             cwd=root,
@@ -129,6 +132,20 @@ def _start(
             creationflags=OWN_GROUP,
             env=os.environ | ours | ONE_THREAD,
         )
+
+
+def _output(log: Path) -> IO[bytes]:
+    """Open the server's log with room for what a server prints as it starts.
+
+    A print that fails would end the server, so where there is no room there is no log.
+    """
+    try:
+        log.touch(mode=0o600)  # servers print the token
+        log.write_bytes(b"\n" * ROOM_FOR_A_START)
+        return log.open("r+b")
+    except OSError as error:
+        print(f"learn.py: warning: the server has no log: {explain(error)}", file=sys.stderr)
+        return open(os.devnull, "wb")
 
 
 def answers(port: int) -> bool:

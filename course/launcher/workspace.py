@@ -7,13 +7,17 @@ import hashlib
 import json
 import os
 import re
-import time
 from pathlib import Path
 
-from course.files import explain, read_bytes, write_atomically
-from course.source.merge_answers import carry
+from course.files import explain, keep, read_bytes, write_atomically
+from course.moved_records import carry_records
+from course.moves import EXERCISES, LESSONS, renamed
+from course.source.cutting import read_notebook
+from course.source.merge_answers import answers, carry
+from course.source.surroundings import surroundings
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
+_UNREAD = "A saved answer was left out: "  # of each file said once
 RECORD = ".pristine.json"  # file name -> digest of the pristine file that it was copied from
 
 
@@ -27,23 +31,46 @@ class Workspace:
     def bring_in(self) -> list[str]:
         """Copy the files that the learner does not have yet; return a sentence for each.
 
-        A lesson that was split off from another gets the answers that passed there.
-        Raises: OSError.
+        A lesson that was split off from another, or had another number, gets the answers that are
+        there. Records of another version get their names of today. Raises: OSError.
         """
         self.work.mkdir(exist_ok=True)
+        said = carry_records(self.work)
+        left = {old: self.work / f"{old}.py" for old in LESSONS}
+        left = {old: path for old, path in left.items() if os.path.lexists(path)}
         known = self._record()
-        said: list[str] = []
         for name in self.names():
-            if os.path.lexists(self.work / name):
+            is_there = os.path.lexists(self.work / name)
+            if is_there and name.removesuffix(".py") not in (LESSONS[old] for old in left):
                 continue
-            content = self._pristine(name)
-            said.append(f"{name} is new.")
-            passed = self._passed(name) if LESSON.fullmatch(name) and name not in known else {}
-            if passed:
-                carried = carry("", _text(content), passed)
-                content, said = carried.text.encode(), [*said, *carried.sentences()]
-            self._write(name, content)
+            said += [] if is_there else [f"{name} is new."]
+            if is_there or (LESSON.fullmatch(name) and name not in known):
+                said += self._fill(name)
+            else:
+                self._write(name, self._pristine(name))
+        for old, path in left.items():
+            try:
+                kept = self._keep(path.name).relative_to(self.work.parent).as_posix()
+                path.unlink()
+                said.append(f"{path.name} is {LESSONS[old]}.py now; yours is kept as {kept}.")
+            except OSError as error:
+                said.append(f"{path.name} was left as it is: {explain(error)}")
         return said
+
+    def _fill(self, name: str) -> list[str]:
+        """Write a lesson with the answers that are there, in place of the learner's copy if any."""
+        mine = b""
+        if os.path.lexists(self.work / name):
+            try:
+                mine = read_bytes(self.work / name)
+            except OSError as error:
+                return [f"{name} was left as it is: {explain(error)}"]
+        passed, said = self._passed(name)
+        carried = carry(_text(mine), _text(self._pristine(name)), passed | self._drafts(name))
+        if mine and carried.text.encode() != mine:
+            self._keep(name)
+        self._write(name, carried.text.encode())
+        return [*said, *carried.sentences()]
 
     def names(self) -> list[str]:
         """Return the names of the files in lessons/, of which learners get copies."""
@@ -72,14 +99,15 @@ class Workspace:
         A lesson that cannot be brought in gets a sentence too, and the others are brought in.
         """
         said = self.bring_in()
-        for name in self.newer():
+        drafts = {name: self._drafts(name) for name in self.newer()}  # before any file is replaced
+        for name, mine in drafts.items():
             try:
-                said += self._bring_up_to_date(name)
+                said += self._bring_up_to_date(name, mine)
             except OSError as error:
                 said.append(f"{name} was left as it is: {explain(error)}")
-        return said
+        return [each for n, each in enumerate(said) if each not in said[:n] or _UNREAD not in each]
 
-    def _bring_up_to_date(self, name: str) -> list[str]:
+    def _bring_up_to_date(self, name: str, drafts: dict[str, str]) -> list[str]:
         mine, new = read_bytes(self.work / name), self._pristine(name)
         if _digest(mine) == self._record().get(name) or not mine.strip():
             self._write(name, new)
@@ -87,19 +115,43 @@ class Workspace:
         kept = self._keep(name).relative_to(self.work.parent).as_posix()
         said = [f"{name} was brought up to date; yours is kept as {kept}."]
         if LESSON.fullmatch(name):
-            carried = carry(_text(mine), _text(new), self._passed(name))
-            new, said = carried.text.encode(), [*said, *carried.sentences()]
+            passed, unread = self._passed(name)
+            carried = carry(_text(mine), _text(new), passed | drafts)
+            new, said = carried.text.encode(), [*said, *unread, *carried.sentences()]
         self._write(name, new)
         return said
 
-    def _passed(self, lesson: str) -> dict[str, str]:
+    def _passed(self, lesson: str) -> tuple[dict[str, str], list[str]]:
         """Return the sources of passed answers, which course.saved_answers keeps, by function name.
 
-        An exercise keeps its id when its lesson is split: l04.evict may belong to l04b_quality.py.
+        And a sentence for each that cannot be read. An exercise keeps its id when its lesson is
+        split: l04.evict may belong to l04b_quality.py.
         """
-        kept = sorted((self.work / "answers").glob(f"{lesson[:3]}*.*.py"))
-        kept = [path for path in kept if path.name.count(".") == 2]
-        return {path.name.split(".")[1]: _text(read_bytes(path)) for path in kept}
+        passed: dict[str, str] = {}
+        said: list[str] = []
+        for path in sorted((self.work / "answers").glob(f"{lesson[:3]}*.*.py")):
+            try:
+                if path.name.count(".") == 2:
+                    passed[path.name.split(".")[1]] = _text(read_bytes(path))
+            except OSError as error:
+                said.append(f"{_UNREAD}{explain(error)}")
+        return passed, said
+
+    def _drafts(self, lesson: str) -> dict[str, str]:
+        """Return the functions of this lesson that other or older lessons' files have, by name."""
+        found: dict[str, str] = {}
+        for place, now in EXERCISES.items():
+            stem, _, old = place.partition(".")
+            if now is None or f"{now.partition('.')[0]}.py" != lesson or place == now:
+                continue
+            text = _text_in(self.work / f"{stem}.py")
+            if f"def {old}(" not in text or not answers(whole := read_notebook(text), old):
+                continue
+            new = now.partition(".")[2]
+            text = renamed(surroundings(whole, whole.binding(old)).text(), stem)
+            if f"def {new}(" in text:
+                found[new] = text
+        return found
 
     def _differs(self, name: str) -> bool:
         try:
@@ -128,33 +180,6 @@ class Workspace:
             return {}
 
 
-def keep(mine: Path, content: bytes) -> tuple[Path, bool]:
-    """Write a version of the learner's file `mine` to kept/ beside it, under a name with the date.
-
-    Returns the copy, and whether it is new: a version that is kept already is not written again.
-    Raises: OSError naming the file.
-    """
-    folder = mine.with_name("kept")
-    for kept in folder.glob(f"{mine.stem}.*{mine.suffix}"):
-        if kept.read_bytes() == content:
-            return kept, False
-    dated = f"{mine.stem}.{time.strftime('%Y-%m-%d-%H%M%S')}"
-    kept, number = folder / f"{dated}{mine.suffix}", 1
-    while kept.exists():
-        number += 1
-        kept = folder / f"{dated}-{number}{mine.suffix}"
-    write_atomically(kept, content)
-    return kept, True
-
-
-def note(kept: Path, reason: str) -> str:
-    """Write down why a copy was kept; return the whole sentence."""
-    sentence = f"{reason} It is kept as {'/'.join(kept.parts[-3:])}."
-    with (kept.parent / "why.txt").open("a", encoding="utf-8") as file:
-        file.write(f"{time.strftime('%Y-%m-%d %H:%M')}  {sentence}\n")
-    return sentence
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -162,3 +187,10 @@ def _digest(content: bytes) -> str:
 def _text(content: bytes) -> str:
     """The text; bytes that are not UTF-8 stay in it as marks that Python's parser refuses."""
     return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+
+
+def _text_in(path: Path) -> str:
+    try:
+        return _text(read_bytes(path))
+    except OSError:
+        return ""

@@ -50,7 +50,7 @@ def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carrie
     chosen: dict[str, Notebook] = {}
     left: list[tuple[str, str]] = []
     for name, stub in stubs.items():
-        source = next((n for n in (mine, saved.get(name)) if n and _answers(n, name)), None)
+        source = next((n for n in (mine, saved.get(name)) if n and answers(n, name)), None)
         if source is None:
             continue
         why = _misfit(source, stub, luggage.theirs)
@@ -61,7 +61,8 @@ def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carrie
     for source in dict.fromkeys(chosen.values()):
         luggage.add({name: stubs[name] for name, home in chosen.items() if home is source}, source)
     for cell in mine.broken:
-        lost = [name for name in cell.names() if name in stubs and name not in chosen]
+        names = dict.fromkeys(cell.names())  # merge markers may leave one twice
+        lost = [name for name in names if name in stubs and name not in chosen]
         left += [(name, str(cell)) for name in lost]
         luggage.notes += [] if lost or not cell.text.strip() else [f"Left out: {cell}."]
     notes = tuple(dict.fromkeys(luggage.notes))
@@ -69,7 +70,7 @@ def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carrie
     return Carried(text, tuple(chosen), tuple(luggage.names_along()), tuple(left), notes)
 
 
-def _answers(notebook: Notebook, name: str) -> bool:
+def answers(notebook: Notebook, name: str) -> bool:
     """Whether the notebook binds `name` to something other than a stub."""
     found = notebook.binding(name)
     return bool(found) and not any(item.is_stub for item in found)

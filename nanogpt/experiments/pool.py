@@ -2,9 +2,11 @@
 
 import contextlib
 import multiprocessing
+import os
 import queue
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, TypeVar
@@ -42,6 +44,7 @@ def run_elsewhere(
                     ProcessPoolExecutor(
                         min(num_processes, len(jobs)),
                         mp_context=multiprocessing.get_context("spawn"),
+                        initializer=_end_with_parent,
                     )
                 )
             with _ctrl_c_held_back():
@@ -54,6 +57,13 @@ def run_elsewhere(
             for child in set(multiprocessing.active_children()) - strangers:
                 child.terminate()
             raise
+
+
+def _end_with_parent() -> None:
+    """In a child: end with the parent, also one that is killed. The pool's own pipes stay open."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def run_reported(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from answers import worked
 
-from course import progress
+from course import progress, saved_answers
 from course.__main__ import main
 from course.attempt import save_attempt
 from course.overview import overview
@@ -188,14 +188,18 @@ def test_two_notebooks_at_once_lose_no_write():
     assert progress.load("l01.plan_step").attempts == 40
 
 
-def test_the_newest_change_is_that_of_the_newest_file(work):
+def test_a_change_is_seen_and_the_newest_answer_known_by_a_clock_that_was_put_back(work):
     assert progress.newest_change() == 0
-    progress.record(report())
-    progress.save_hints("l00.next_inputs", 1)
-    newest = work / "progress" / "hints" / "l00.next_inputs.json"
-    os.utime(newest, ns=(10**18, 2 * 10**18))
-    (newest.parent / "l00.gone.json").symlink_to("nowhere")
-    assert progress.newest_change() == 2 * 10**18
+    seen = {0}
+    for n, status in enumerate(("failed", "passed", "failed")):
+        saved_answers.save("l01.plan_step", f"def plan_step():\n    return {n}\n", passed=n == 1)
+        progress.record(report(status))
+        for path in work.rglob("*.*"):
+            os.utime(path, ns=(10**18 - n, 10**18 - n))
+        seen.add(progress.newest_change())
+        [newest] = saved_answers.newest_answers("l01.plan_step").values()
+        assert f"return {n}" in newest.text
+    assert len(seen) == 4
 
 
 def test_a_key_that_is_no_file_name_is_refused():

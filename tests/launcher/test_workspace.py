@@ -131,6 +131,16 @@ def test_what_is_no_file_is_left_and_named_and_the_others_are_updated(space: Wor
 DAMAGED = ("[", "[1]", '{"l02_more.py": [3]}')
 
 
+def test_an_answer_that_cannot_be_read_is_named_and_stops_nothing(space: Workspace):
+    bad = space.work / "answers" / "l02.plan_step.py"
+    bad.mkdir(parents=True)
+    (space.work / "l02_more.py").unlink()
+    (space.work / ".pristine.json").unlink()
+    assert len([said for said in space.update() if str(bad) in said]) == 1
+    assert (space.work / "l02_more.py").read_text() == NEW
+    assert_the_others_were_updated(space)
+
+
 @pytest.mark.parametrize("record", ["in order", *DAMAGED])
 def test_an_update_keeps_touched_lessons_and_carries_their_answers(space: Workspace, record: str):
     """A damaged record of what they were copied from costs no answer."""

@@ -1,7 +1,9 @@
 """Jobs in several processes: Ctrl-C ends them in one line, whenever it comes."""
 
 import sys
+import time
 
+import psutil
 import pytest
 from support import ROOT, run
 from tiers import some
@@ -23,6 +25,21 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print("stopped")
 """
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_pool_whose_parent_is_killed_ends(tmp_path):
+    script = tmp_path / "jobs.py"
+    script.write_text(SCRIPT.replace("0.1", "9"))
+    parent = psutil.Popen([sys.executable, str(script), "60"], cwd=ROOT)
+    until = time.monotonic() + 30
+    while len(children := parent.children()) < 3 and time.monotonic() < until:
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    assert len(children) == 3
+    assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
 @pytest.mark.process

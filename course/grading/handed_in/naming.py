@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 
 from course.grading.handed_in.pieces import LARGEST, suffix_of
 from course.lesson_map import LESSONS, entries
+from course.moves import EXERCISES, IDS
+from course.moves import LESSONS as OLD_LESSONS
 
 _MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_[a-z]+(_.*)?", re.DOTALL)
 _CANVAS = re.compile(r"(?P<name>.*?[^\W\d_].*?)(_LATE)?_(?P<number>\d+)_\d+_.+", re.DOTALL)
@@ -47,9 +49,10 @@ _SECTION = re.compile(  # "Section 2", "CS101 Lab B - Tuesday", "Tuesday (10 am)
     "(?i:section|sec|class|cohort|lab|lecture|period|recitation|seminar|session|tutorial|tut)"
     rf"[-_ .#]*(?:\d{{1,3}}[A-Za-z]?|[A-Za-z]\d?))(?:[-_ ,]+(?:{_WEEKDAY}|\(.*\)))?",
 )
+_STEMS = [lesson.stem for lesson in LESSONS]
 _TITLED = "|".join(  # the title after the number, if any, in any spelling
     rf"{number}(?:[-_ ]{title.replace('_', '[-_ ]')})?"
-    for number, _, title in (lesson.stem.partition("_") for lesson in reversed(LESSONS))
+    for number, _, title in (stem.partition("_") for stem in (*OLD_LESSONS, *_STEMS[::-1]))
 )
 _LESSON = re.compile(rf"(?<![^\W_])(?:{_TITLED})(?![^\W_])", re.IGNORECASE)
 _COPY = re.compile(r"-(\d{1,3})$")  # "l01-1" of Canvas; elsewhere it may be a group's number
@@ -71,8 +74,20 @@ class Owner:
 def named_lesson(name: str) -> str | None:
     """The stem of the lesson that a file's name tells by its stem or number: "L02B-ada.py"."""
     found = _LESSON.findall(_stem(name))
+    if (now := _moved(name)) is not None:
+        return now
     number = re.split("[-_ ]", found[-1].lower())[0] if found else None
     return next((each.stem for each in LESSONS if each.stem.partition("_")[0] == number), None)
+
+
+def is_todays(name: str) -> bool:
+    """Whether a file is not named after a lesson of an older version: "l07_fleet.py"."""
+    return _moved(name) is None
+
+
+def _moved(name: str) -> str | None:
+    found = _LESSON.findall(_stem(name))
+    return OLD_LESSONS.get(re.sub("[- ]", "_", found[-1].lower())) if found else None
 
 
 def defined_lesson(text: str) -> str | None:
@@ -84,7 +99,12 @@ def defined_lesson(text: str) -> str | None:
     best, most = None, (0, 0.0)
     for lesson in LESSONS:
         names = {each.id.partition(".")[2] for each in entries(lesson)}
-        count = len(names & defined)
+        defined_here = defined | {
+            new.partition(".")[2]
+            for old, new in EXERCISES.items()
+            if new and new.startswith(f"{lesson.stem}.") and old.partition(".")[2] in defined
+        }
+        count = len(names & defined_here)
         if count and (count, count / len(names)) > most:
             best, most = lesson.stem, (count, count / len(names))
     return best
@@ -112,7 +132,7 @@ def is_saved_copy(name: str) -> bool:
 
 @functools.cache
 def _exercises() -> frozenset[str]:
-    return frozenset(each.id for lesson in LESSONS for each in entries(lesson))
+    return frozenset(each.id for lesson in LESSONS for each in entries(lesson)) | IDS.keys()
 
 
 def place_in_a_copy(

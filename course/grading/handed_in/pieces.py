@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from course.moves import todays_id
+
 KB, MB = 1024, 1024 * 1024
 # A notebook comes with its outputs; .json is what the course has noted of a learner's progress.
 LARGEST = {".py": 256 * KB, ".ipynb": 8 * MB, ".zip": 256 * MB, ".json": 16 * KB}
@@ -184,7 +186,7 @@ class Notes:
         if not isinstance(said, dict):
             return
         folder = piece.where[: -len(PROGRESS) - 1]
-        exercise = piece.where[-1].removesuffix(".json")
+        exercise = todays_id(piece.where[-1].removesuffix(".json"))
         attempts, minutes = said.get("attempts"), _minutes(said)
         if isinstance(attempts, int) and 0 < attempts <= _MOST_NOTED:
             self._attempts[folder][exercise] = attempts

@@ -15,6 +15,7 @@ from course.grading.handed_in.naming import (
     defined_lesson,
     folders_around,
     is_saved_copy,
+    is_todays,
     named_inside,
     named_lesson,
     owner_of,
@@ -35,6 +36,7 @@ from course.grading.handed_in.pieces import (
 from course.grading.handed_in.texts import text_of
 from course.grading.handed_in.zips import members
 from course.lesson_map import find_lesson
+from course.moves import with_todays_names
 
 _ZIPS_DEEP = 2  # a student's zip file in the class's
 _BETTER = (  # in the order in which one of several files is chosen, as the end of a sentence on it
@@ -93,7 +95,7 @@ class _Draft:
     where: tuple[str, ...]
     names: tuple[str, ...]
     folder: tuple[str, ...]
-    named: bool  # whether its name tells the lesson
+    named: bool  # whether its name tells the lesson, by today's number
     said: Submission
 
     def rank(self) -> tuple[bool, bool, bool, bool, int, str]:
@@ -263,9 +265,12 @@ def _drafted(piece: Piece, asked: Sequence[str], inside: int) -> _Draft | Skippe
     if lesson not in asked:
         return Skipped(piece.source, f"it is for {lesson}, which is not graded now")
     sentence = f"{piece.source} {problem}." if problem else ""
-    said = Submission("", lesson, piece.source, text, sentence, piece.changed_at)
+    said = Submission(
+        "", lesson, piece.source, with_todays_names(text, lesson), sentence, piece.changed_at
+    )
     where = piece.where[inside:]
-    return _Draft(where, where, piece.where[:-1], named is not None, said)
+    is_clear = named is not None and is_todays(piece.where[-1])
+    return _Draft(where, where, piece.where[:-1], is_clear, said)
 
 
 def _by_student(
