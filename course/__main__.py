@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from course import progress
 from course.files import explain
 from course.launcher.failure import Failure, cannot_load
-from course.lesson_map import LESSONS, Lesson, entries, find_lesson
+from course.lesson_map import LESSONS, ExerciseEntry, Lesson, entries, find_id, find_lesson
 from course.overview import Standing, next_standing, standings
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def main(argv: Sequence[str]) -> int:
         if arguments.command == "demo":
             _end_like_ctrl_c()
             return demo_live(arguments) if arguments.what == "live" else demo(arguments)
+        if arguments.command in ("task", "hint"):
+            return {"task": show_task, "hint": show_hint}[arguments.command](arguments.exercise)
         return check(arguments.lesson, arguments.exercise, arguments.file)
     except Failure as error:
         sentence, status = str(error), 2
@@ -65,10 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, help: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=help, description=f"{help.capitalize()}.")
 
-    checking = add("check", "check your answers of one lesson")
+    checking = add("check", "check your answers of one lesson, or one answer")
     checking.add_argument("lesson", help="such as l01, or l01.plan_step")
     checking.add_argument("exercise", nargs="?", help="such as plan_step (default: all)")
     checking.add_argument("--file", type=Path, help="a .py or .ipynb file (default: your copy)")
+    for name, what in (("task", "task"), ("hint", "next hint")):
+        showing = add(name, f"show an exercise's {what}")
+        showing.add_argument("exercise", help="such as l01.plan_step")
     add("progress", "show what is done, and what is next")
     _add_grade(add("grade", "grade a class's submissions"))
     writing = add("site", "write the course as a static site")
@@ -146,19 +151,17 @@ def _port(text: str) -> int:
 
 def check(wanted: str, only: str | None, file: Path | None) -> int:
     """Checks a lesson's answers and prints a report each. Answers in the work folder are saved."""
-    name = wanted.lower()
-    alike = [each for each in LESSONS if each.stem.startswith(name[:3])]  # l04.x may be in l04b
-    by_id = {entry.id: each for each in alike for entry in entries(each)}
-    lesson, only = (by_id[name], name) if name in by_id else (_find_lesson(wanted), only)
+    lesson, item = _find_id(f"{wanted}.{only.rpartition('.')[2]}" if only else wanted)
     path = file or progress.work_folder() / f"{lesson.stem}.py"
     if not path.is_file():
         where = "name a file that is there" if file else "open the course once to get your copy"
         raise Failure(f"There is no file {path}; {where}.")
 
+    from course.registry import lesson_exercises
     from course.source.cutting import read_notebook
     from course.source.notebook import notebook_text
 
-    items = _chosen(lesson, only)
+    items = [each for each in lesson_exercises(lesson.stem) if not item or each.id == item.id]
     try:
         text = notebook_text(path)
     except ValueError as error:
@@ -170,6 +173,13 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     return 0 if all(passed) else 1
 
 
+def _find_id(wanted: str) -> tuple[Lesson, ExerciseEntry | None]:
+    try:
+        return find_id(wanted)
+    except ValueError as error:
+        raise Failure(str(error)) from None
+
+
 def _find_lesson(wanted: str) -> Lesson:
     try:
         return find_lesson(wanted)
@@ -177,17 +187,31 @@ def _find_lesson(wanted: str) -> Lesson:
         raise Failure(str(error)) from None
 
 
-def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
-    from course.registry import lesson_exercises
+def _find_exercise(wanted: str) -> ExerciseEntry:
+    lesson, item = _find_id(wanted)
+    if item is None:
+        example = f"{lesson.short}.{entries(lesson)[0].name}"
+        raise Failure(f"{wanted} is a lesson; name one of its exercises, such as {example}.")
+    return item
 
-    items = lesson_exercises(lesson.stem)
-    if only is None:
-        return items
-    chosen = [item for item in items if only in (item.id, item.name)]
-    if not chosen:
-        known = ", ".join(item.name for item in items)
-        raise Failure(f"{lesson.stem} has no exercise {only!r}; it has: {known}.")
-    return chosen
+
+def show_task(wanted: str) -> int:
+    """Prints an exercise's task."""
+    from course.task import task
+
+    print(task(_find_exercise(wanted).id).text())
+    return 0
+
+
+def show_hint(wanted: str) -> int:
+    """Prints an exercise's open hints and the next one, which is open from now on."""
+    from course.task import hints_text
+
+    item = _find_exercise(wanted)
+    shown = min(3, progress.load_hints(item.id) + 1)
+    print(hints_text(item.id, shown))
+    progress.save_hints(item.id, shown)
+    return 0
 
 
 def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, saving: bool) -> bool:
@@ -200,6 +224,9 @@ def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, sa
     if report.status == "missing" and not report.idea:
         idea = f"{path.name} defines no function `{item.name}`: keep its name."
         report = replace(report, idea=idea)
+    if report.status == "not_started":
+        idea = f"Write `{item.name}` in {path} in place of `raise NotImplementedError`"
+        report = replace(report, idea=f"{idea}, save the file and check again.")
     print(report.text())
     source = source_in(notebook, item.name) if report.status != "missing" else None
     notes = source.lacks if source else []
@@ -288,11 +315,11 @@ def show_progress() -> int:
     """Prints done and total of each lesson, the minutes left, and the next step."""
     everything = standings()
     width = max(len(standing.lesson.title) for standing in everything)
-    print(f"{'Lesson'.ljust(width + 5)}  Passed  Minutes left")
+    print(f"{'Lesson'.ljust(width + 6)}  Passed  Minutes left")
     for standing in everything:
-        name = f"{standing.lesson.stem.partition('_')[0]}  {standing.lesson.title}"
+        name = f"{standing.lesson.short:<4}  {standing.lesson.title}"
         done = f"{len(standing.passed)}/{len(standing.exercises)}"
-        print(f"{name.ljust(width + 5)}  {done:>6}  {standing.minutes_left:>12}")
+        print(f"{name.ljust(width + 6)}  {done:>6}  {standing.minutes_left:>12}")
     print(f"\n{next_step(next_standing(everything))}")
     for sentence in progress.set_aside():
         print(sentence)
@@ -304,8 +331,7 @@ def next_step(standing: Standing | None) -> str:
     if standing is None or standing.next_exercise is None:
         return "Every exercise is passed."
     item = standing.next_exercise
-    name = item.id.rpartition(".")[2]
-    return f"Next: {name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
+    return f"Next: {item.name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
 
 
 def exit_on_broken_pipe(command: Callable[[], int]) -> int:
