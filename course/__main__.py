@@ -217,6 +217,7 @@ def show_hint(wanted: str) -> int:
 def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, saving: bool) -> bool:
     from course.attempt import save_attempt
     from course.calling.processes import own_starter
+    from course.exercise import unsaid
     from course.saved_answers import source_in
 
     with own_starter().start() as channel:
@@ -229,7 +230,7 @@ def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, sa
         report = replace(report, idea=f"{idea}, save the file and check again.")
     print(report.text())
     source = source_in(notebook, item.name) if report.status != "missing" else None
-    notes = source.lacks if source else []
+    notes = unsaid(source.lacks, report) if source else []
     if saving:
         notes = [*notes, save_attempt(report, source, is_function=source is not None)]
     for note in dict.fromkeys(filter(None, notes)):
@@ -331,7 +332,9 @@ def next_step(standing: Standing | None) -> str:
     if standing is None or standing.next_exercise is None:
         return "Every exercise is passed."
     item = standing.next_exercise
-    return f"Next: {item.name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
+    return (
+        f"Next: {item.name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
+    )
 
 
 def exit_on_broken_pipe(command: Callable[[], int]) -> int:

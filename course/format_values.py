@@ -52,8 +52,10 @@ def show(value: Any) -> str:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return cut(_tensor(value))
-    if torch is not None and isinstance(value, list | tuple) and any(
-        isinstance(item, torch.Tensor) for item in value[:_MAX_ITEMS]
+    if (
+        torch is not None
+        and isinstance(value, list | tuple)
+        and any(isinstance(item, torch.Tensor) for item in value[:_MAX_ITEMS])
     ):
         return _one_below_the_other(cast("Sequence[Any]", value))
     if isinstance(value, list | tuple) and len(cast("Sequence[Any]", value)) > _MAX_ITEMS:
@@ -126,7 +128,9 @@ def cut(text: str, most: int = _MAX_TEXT) -> str:
 def _one_below_the_other(items: Sequence[Any]) -> str:
     """The items of a list or a tuple with tensors in it, each from a line of its own on."""
     drawn = [f"[{index}] {cut(show(item), 200)}" for index, item in enumerate(items[:9])]
-    return "\n".join([f"a {type(items).__name__} of {len(items)}:", *drawn, *["..."][: len(items) - 9]])
+    return "\n".join(
+        [f"a {type(items).__name__} of {len(items)}:", *drawn, *["..."][: len(items) - 9]]
+    )
 
 
 def _tensor(tensor: Any) -> str:

@@ -122,6 +122,10 @@ class Ask:
         self._drawn.append(args)
         return self._draw_call(name, args)
 
+    def plain_result(self, value: Any) -> Any:
+        """What a report shows of a result."""
+        return self._answer.plain_result(value)
+
     def printed(self, rows: Rows) -> str:
         """What the calls printed that these rows show; of the last call where they show none."""
         if not any(text for _, text in self._calls):
@@ -131,8 +135,9 @@ class Ask:
         for args in self._drawn:
             drawn = self._draw_call(self.name, args)
             if drawn in shown or cut(drawn, _MAX_CHANGED) in shown:
-                texts |= {drawn: text for asked, text in self._calls if _is_same_call(asked, args)}
-        if texts:
+                same_call = [text for asked, text in self._calls if _is_same_call(asked, args)]
+                texts[drawn] = "".join(same_call[:1])
+        if texts:  # each call that is shown, once
             return _few_lines("".join(texts.values()))
         args, text = self._calls[-1]
         asked = cut(self._draw_call(self.name, args), _MAX_CHANGED)
@@ -155,12 +160,15 @@ class Ask:
             return None
         if called.timed_out or (called.error is None and same(before, called.value)):
             return None
-        now = called.value if called.error is None else called.error.kind
+        now = self.plain_result(called.value) if called.error is None else called.error.kind
         idea = (
             f"Asked the same twice, `{self.name}` gives two answers: let each call depend "
             "only on its arguments, remember nothing from one to the next, and draw nothing."
         )
-        rows = (("input", self.draw_call(self.name, args)), *_once_and_later(before, now))
+        rows = (
+            ("input", self.draw_call(self.name, args)),
+            *_once_and_later(self.plain_result(before), now),
+        )
         return Failure(idea, rows, "remembers")
 
     def changed_result(self) -> Failure | None:

@@ -219,10 +219,10 @@ def _ids() -> dict[str, tuple[Lesson, ExerciseEntry | None]]:
     found: dict[str, tuple[Lesson, ExerciseEntry | None]] = {}
     for lesson in LESSONS:
         heads = lesson.number, _bare(lesson.stem)
-        found |= {head: (lesson, None) for head in heads}
+        found |= dict.fromkeys(heads, (lesson, None))
         for place, item in enumerate(entries(lesson), 1):
             ways = [f"{head}.{tail}" for head in heads for tail in (item.name, place)]
-            found |= {way: (lesson, item) for way in (*ways, _bare(item.id), item.name)}
+            found |= dict.fromkeys((*ways, _bare(item.id), item.name), (lesson, item))
     return found
 
 

@@ -63,7 +63,10 @@ class TaskCard:
             f"Exercise {self.number} · {item.title}",
             f"Write `{item.name}`, about {item.minutes} minutes",
             *("", fill(contract.signature, 78, subsequent_indent="    "), ""),
-            *(fill(rule, 78, initial_indent="- ", subsequent_indent="  ") for rule in contract.rules),
+            *(
+                fill(rule, 78, initial_indent="- ", subsequent_indent="  ")
+                for rule in contract.rules
+            ),
         ]
         call = contract.call or show_call(item.name, contract.args)
         steps = [("step by step", "\n".join(contract.steps))] if contract.steps else []

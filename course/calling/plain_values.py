@@ -1,8 +1,9 @@
 """One rule for values in another type: what counts as a number, a truth, a list, a tensor.
 
 A whole number is whatever equals an int and is no bool: `np.int64`, a 0-d tensor, 12.0. A number
-and a truth likewise. A list stands for a tuple and back, and so do named tuples, ranges and 1-d arrays.
-Subclasses count as what they are, but only base-class methods are asked: their own code never runs.
+and a truth likewise. A list stands for a tuple and back, and so do named tuples, ranges and 1-d
+arrays. Subclasses count as what they are, but only base-class methods are asked: their own code
+never runs.
 """
 
 import sys

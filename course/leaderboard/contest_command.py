@@ -67,6 +67,8 @@ def _play(arguments: Namespace, console: Console) -> int:
     # Before the long wait: what could not be written after it.
     board: Path | None = arguments.board
     check_name(arguments.name)
+    if board is not None and board.suffix == ".jsonl":
+        raise Failure(f"A leaderboard is one JSON document: call it {board.with_suffix('.json')}.")
     entries = read_board(board) if board is not None and board.exists() else []
     plot = _plot_file(arguments.plot)
     rounds: list[Round] = []

@@ -19,7 +19,6 @@ from solutions.l09_fleet._moments import (
     any_moments,
     draw_asked,
     draw_decision,
-    example,
     idle,
     moment,
 )
