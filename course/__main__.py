@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from course import progress
 from course.files import explain
 from course.launcher.failure import Failure, cannot_load
-from course.lesson_map import LESSONS, ExerciseEntry, Lesson, entries, find_id, find_lesson
+from course.lesson_map import LESSONS, find_exercise, find_id, find_lesson
 from course.overview import Standing, next_standing, standings
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _port(text: str) -> int:
 
 def check(wanted: str, only: str | None, file: Path | None) -> int:
     """Checks a lesson's answers and prints a report each. Answers in the work folder are saved."""
-    lesson, item = _find_id(f"{wanted}.{only.rpartition('.')[2]}" if only else wanted)
+    lesson, item = find_id(f"{wanted}.{only.rpartition('.')[2]}" if only else wanted)
     path = file or progress.work_folder() / f"{lesson.stem}.py"
     if not path.is_file():
         where = "name a file that is there" if file else "open the course once to get your copy"
@@ -173,33 +173,11 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     return 0 if all(passed) else 1
 
 
-def _find_id(wanted: str) -> tuple[Lesson, ExerciseEntry | None]:
-    try:
-        return find_id(wanted)
-    except ValueError as error:
-        raise Failure(str(error)) from None
-
-
-def _find_lesson(wanted: str) -> Lesson:
-    try:
-        return find_lesson(wanted)
-    except ValueError as error:
-        raise Failure(str(error)) from None
-
-
-def _find_exercise(wanted: str) -> ExerciseEntry:
-    lesson, item = _find_id(wanted)
-    if item is None:
-        example = f"{lesson.short}.{entries(lesson)[0].name}"
-        raise Failure(f"{wanted} is a lesson; name one of its exercises, such as {example}.")
-    return item
-
-
 def show_task(wanted: str) -> int:
     """Prints an exercise's task."""
     from course.task import task
 
-    print(task(_find_exercise(wanted).id).text())
+    print(task(find_exercise(wanted).id).text())
     return 0
 
 
@@ -207,7 +185,7 @@ def show_hint(wanted: str) -> int:
     """Prints an exercise's open hints and the next one, which is open from now on."""
     from course.task import hints_text
 
-    item = _find_exercise(wanted)
+    item = find_exercise(wanted)
     shown = min(3, progress.load_hints(item.id) + 1)
     print(hints_text(item.id, shown))
     progress.save_hints(item.id, shown)
@@ -241,7 +219,7 @@ def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, sa
 
 def audit(wanted: Sequence[str], num_seeds: int) -> int:
     """Shows how good the checks of these lessons are, or of all."""
-    asked_for = [_find_lesson(each) for each in wanted]
+    asked_for = [find_lesson(each) for each in wanted]
 
     from course.audit.audit_command import audit_lessons
 
@@ -258,7 +236,7 @@ def _end_like_ctrl_c() -> None:
 
 def demo(arguments: argparse.Namespace) -> int:
     """Shows a lesson as slides, until Ctrl-C, or writes them to a file."""
-    lesson = _find_lesson(arguments.what)
+    lesson = find_lesson(arguments.what)
 
     from course.publish.slide_show import export_slides, serve_slides
 

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from course.launcher.failure import Failure
+
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
@@ -182,12 +184,25 @@ class ExerciseEntry:
         return self.id.partition(".")[2]
 
 
+class UnknownIdError(Failure, ValueError):
+    """No lesson or exercise has this id, or one of the other kind has it."""
+
+
 def find_lesson(wanted: str) -> Lesson:
-    """The lesson with an id. Raises: ValueError for an unknown one, and for an exercise's."""
+    """The lesson with an id. Raises: UnknownIdError."""
     lesson, item = find_id(wanted)
     if item is not None:
-        raise ValueError(f"{wanted} is an exercise; name its lesson, {lesson.short}.")
+        raise UnknownIdError(f"{wanted} is an exercise; name its lesson, {lesson.short}.")
     return lesson
+
+
+def find_exercise(wanted: str) -> ExerciseEntry:
+    """The exercise with an id. Raises: UnknownIdError."""
+    lesson, item = find_id(wanted)
+    if item is None:
+        example = f"{lesson.short}.{entries(lesson)[0].name}"
+        raise UnknownIdError(f"{wanted} is a lesson; name an exercise, such as {example}.")
+    return item
 
 
 def find_id(wanted: str) -> tuple[Lesson, ExerciseEntry | None]:
@@ -195,7 +210,7 @@ def find_id(wanted: str) -> tuple[Lesson, ExerciseEntry | None]:
 
     A lesson is "l04b", "4b", its stem or its file; an exercise its lesson and its name or number,
     "l05b.slo_batch", "l05.slo_batch" or "5b.1", or its name only. Capitals and zeros do not matter.
-    Raises: ValueError, with the ids that come near.
+    Raises: UnknownIdError, with the ids that come near.
     """
     known, word = _ids(), _bare(re.sub(r"\.(py|ipynb)$", "", Path(wanted).name.lower()))
     if word in known:
@@ -204,13 +219,15 @@ def find_id(wanted: str) -> tuple[Lesson, ExerciseEntry | None]:
     names = {item.name: f"{lesson.short}.{item.name}" for lesson, item in known.values() if item}
     near = [names[each] for each in difflib.get_close_matches(name, names, 2)]
     if near and (not head or head in known):
-        raise ValueError(f"There is no exercise {wanted!r}; did you mean {' or '.join(near)}?")
+        raise UnknownIdError(f"There is no exercise {wanted!r}; did you mean {' or '.join(near)}?")
     if head in known:
         lesson, _ = known[head]
         has = ", ".join(item.name for item in entries(lesson))
-        raise ValueError(f"There is no exercise {wanted!r}; {lesson.short} has: {has}.")
+        raise UnknownIdError(f"There is no exercise {wanted!r}; {lesson.short} has: {has}.")
     stems = ", ".join(lesson.stem for lesson in LESSONS)
-    raise ValueError(f"There is no lesson {wanted.partition('.')[0]!r}; the lessons are: {stems}.")
+    raise UnknownIdError(
+        f"There is no lesson {wanted.partition('.')[0]!r}; the lessons are: {stems}."
+    )
 
 
 @cache

@@ -97,7 +97,7 @@ class Launcher:
         if command == "doctor":
             return doctor.report(self.installation)
         if command == "reset":
-            kept = self.workspace.reset(_lesson(options.lesson))
+            kept = self.workspace.reset(find_lesson(options.lesson).short)
             print("The lesson is as new; exercises that you have passed stay passed.")
             if kept:
                 print(f"Yours is kept: {kept.relative_to(self.root)}")
@@ -149,13 +149,6 @@ def parser() -> argparse.ArgumentParser:
         elif name == "reset":
             each.add_argument("lesson", metavar="LESSON", help="such as l01")
     return made
-
-
-def _lesson(wanted: str) -> str:
-    try:
-        return find_lesson(wanted).short
-    except ValueError as error:
-        raise Failure(str(error)) from None
 
 
 def become(command: Sequence[str | Path]) -> int:

@@ -269,7 +269,9 @@ def of_another_kind(*_: Any) -> Any:
     return (torch.rand(40, 40, dtype=torch.float64), torch.rand(2, 3, 4)), ValueError, object()
 
 
-LEAKED = re.compile(r"<(?!\d+ tokens>)\w|\btensor\(|torch\.(?!bool)|0x[0-9a-f]{6}|(?:\d\.\d{9}\d*\D+){3}")
+LEAKED = re.compile(
+    r"<(?!\d+ tokens>)\w|\btensor\(|torch\.(?!bool)|0x[0-9a-f]{6}|(?:\d\.\d{9}\d*\D+){3}"
+)
 
 
 @pytest.mark.parametrize("exercise_id", IDS)

@@ -81,7 +81,7 @@ def test_one_exercise_that_passes_exits_with_0_and_is_remembered(notebook, capsy
     assert main(["check", "l00", "next_inputs"]) == 0
     assert "l00.next_inputs: passed" in capsys.readouterr().out
     main(["progress"])
-    assert re.search(r"l00  The KV cache and batching +1/4 ", capsys.readouterr().out)
+    assert re.search(r"l00   The KV cache and batching +1/4 ", capsys.readouterr().out)
     html = overview()._repr_html_()
     assert f"1 of {len(exercises())} exercises passed" in html
     assert "(<code>cached_attention</code>)" in html and "width:25%" in html
@@ -113,7 +113,7 @@ HELPER = "@app.function\ndef rest(tokens, start):\n    return tokens[start:\n\n\
          "`next_inputs` was not found: the cell at line 21 cannot be read ("),
         (NOTEBOOK.replace("return tokens[num_cached:]", "return rest(tokens, num_cached)").replace(
             "@app.function(hide", HELPER + "@app.function(hide"),
-         "  `rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"),
+         "`rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"),
         (BROKEN_CELL + NOTEBOOK.replace("return tokens[num_cached:]", "# why\n    return 1 / 0"),
          "on its line 3: division by zero (`return 1 / 0`)"),
         ("def finish_steps(a):\n    return a\n\n\ndef next_inputs(a:\n    pass\n",

@@ -47,7 +47,7 @@ def test_help_lists_every_command(here: Launcher, capsys):
             here.run(arguments)
     said = capsys.readouterr().out
     assert [name for name in COMMANDS if f"\n    {name} " not in said] == []
-    assert "check your answers: " in said.rpartition("usage: ")[2]
+    assert "check your answers in the terminal" in said.rpartition("usage: ")[2]
 
 
 WRONG_CALLS = {
