@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from course import progress
 from course.files import explain
 from course.launcher.failure import Failure, cannot_load
-from course.lesson_map import LESSONS, Lesson, entries, find_lesson
+from course.lesson_map import LESSONS, find_exercise, find_id, find_lesson
 from course.moved_records import carry_records
 from course.overview import Standing, next_standing, standings
 
@@ -44,6 +44,8 @@ def main(argv: Sequence[str]) -> int:
         if arguments.command == "demo":
             _end_like_ctrl_c()
             return demo_live(arguments) if arguments.what == "live" else demo(arguments)
+        if arguments.command in ("task", "hint"):
+            return {"task": show_task, "hint": show_hint}[arguments.command](arguments.exercise)
         return check(arguments.lesson, arguments.exercise, arguments.file)
     except Failure as error:
         sentence, status = str(error), 2
@@ -69,10 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, help: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=help, description=f"{help.capitalize()}.")
 
-    checking = add("check", "check your answers of one lesson")
+    checking = add("check", "check your answers of one lesson, or one answer")
     checking.add_argument("lesson", help="such as l01, or l01.plan_step")
     checking.add_argument("exercise", nargs="?", help="such as plan_step (default: all)")
     checking.add_argument("--file", type=Path, help="a .py or .ipynb file (default: your copy)")
+    for name, what in (("task", "task"), ("hint", "next hint")):
+        showing = add(name, f"show an exercise's {what}")
+        showing.add_argument("exercise", help="such as l01.plan_step")
     add("progress", "show what is done, and what is next")
     _add_grade(add("grade", "grade a class's submissions"))
     writing = add("site", "write the course as a static site")
@@ -141,19 +146,17 @@ def _port(text: str) -> int:
 
 def check(wanted: str, only: str | None, file: Path | None) -> int:
     """Checks a lesson's answers and prints a report each. Answers in the work folder are saved."""
-    name = wanted.lower()
-    alike = [each for each in LESSONS if each.stem.startswith(name[:3])]  # l04.x may be in l04b
-    by_id = {entry.id: each for each in alike for entry in entries(each)}
-    lesson, only = (by_id[name], name) if name in by_id else (_find_lesson(wanted), only)
+    lesson, item = find_id(f"{wanted}.{only.rpartition('.')[2]}" if only else wanted)
     path = file or progress.work_folder() / f"{lesson.stem}.py"
     if not path.is_file():
         where = "name a file that is there" if file else "open the course once to get your copy"
         raise Failure(f"There is no file {path}; {where}.")
 
+    from course.registry import lesson_exercises
     from course.source.cutting import read_notebook
     from course.source.notebook import notebook_text
 
-    items = _chosen(lesson, only)
+    items = [each for each in lesson_exercises(lesson.stem) if not item or each.id == item.id]
     try:
         text = notebook_text(path)
     except ValueError as error:
@@ -165,29 +168,29 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     return 0 if all(passed) else 1
 
 
-def _find_lesson(wanted: str) -> Lesson:
-    try:
-        return find_lesson(wanted)
-    except ValueError as error:
-        raise Failure(str(error)) from None
+def show_task(wanted: str) -> int:
+    """Prints an exercise's task."""
+    from course.task import task
+
+    print(task(find_exercise(wanted).id).text())
+    return 0
 
 
-def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
-    from course.registry import lesson_exercises
+def show_hint(wanted: str) -> int:
+    """Prints an exercise's open hints and the next one, which is open from now on."""
+    from course.task import hints_text
 
-    items = lesson_exercises(lesson.stem)
-    if only is None:
-        return items
-    chosen = [item for item in items if only in (item.id, item.name)]
-    if not chosen:
-        known = ", ".join(item.name for item in items)
-        raise Failure(f"{lesson.stem} has no exercise {only!r}; it has: {known}.")
-    return chosen
+    item = find_exercise(wanted)
+    shown = min(3, progress.load_hints(item.id) + 1)
+    print(hints_text(item.id, shown))
+    progress.save_hints(item.id, shown)
+    return 0
 
 
 def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, saving: bool) -> bool:
     from course.attempt import save_attempt
     from course.calling.processes import own_starter
+    from course.exercise import unsaid
     from course.saved_answers import source_in
 
     with own_starter().start() as channel:
@@ -195,9 +198,12 @@ def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, sa
     if report.status == "missing" and not report.idea:
         idea = f"{path.name} defines no function `{item.name}`: keep its name."
         report = replace(report, idea=idea)
+    if report.status == "not_started":
+        idea = f"Write `{item.name}` in {path} in place of `raise NotImplementedError`"
+        report = replace(report, idea=f"{idea}, save the file and check again.")
     print(report.text())
     source = source_in(notebook, item.name) if report.status != "missing" else None
-    notes = source.lacks if source else []
+    notes = unsaid(source.lacks, report) if source else []
     if saving:
         notes = [*notes, save_attempt(report, source, is_function=source is not None)]
     for note in dict.fromkeys(filter(None, notes)):
@@ -208,7 +214,7 @@ def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, sa
 
 def audit(wanted: Sequence[str], num_seeds: int) -> int:
     """Shows how good the checks of these lessons are, or of all."""
-    asked_for = [_find_lesson(each) for each in wanted]
+    asked_for = [find_lesson(each) for each in wanted]
 
     from course.audit.audit_command import audit_lessons
 
@@ -225,7 +231,7 @@ def _end_like_ctrl_c() -> None:
 
 def demo(arguments: argparse.Namespace) -> int:
     """Shows a lesson as slides, until Ctrl-C, or writes them to a file."""
-    lesson = _find_lesson(arguments.what)
+    lesson = find_lesson(arguments.what)
 
     from course.publish.slide_show import export_slides, serve_slides
 
@@ -283,11 +289,11 @@ def show_progress() -> int:
     """Prints done and total of each lesson, the minutes left, and the next step."""
     everything = standings()
     width = max(len(standing.lesson.title) for standing in everything)
-    print(f"{'Lesson'.ljust(width + 5)}  Passed  Minutes left")
+    print(f"{'Lesson'.ljust(width + 6)}  Passed  Minutes left")
     for standing in everything:
-        name = f"{standing.lesson.stem.partition('_')[0]}  {standing.lesson.title}"
+        name = f"{standing.lesson.short:<4}  {standing.lesson.title}"
         done = f"{len(standing.passed)}/{len(standing.exercises)}"
-        print(f"{name.ljust(width + 5)}  {done:>6}  {standing.minutes_left:>12}")
+        print(f"{name.ljust(width + 6)}  {done:>6}  {standing.minutes_left:>12}")
     print(f"\n{next_step(next_standing(everything))}")
     for sentence in (*progress.to_check_again(), *progress.set_aside()):
         print(sentence)
@@ -299,8 +305,9 @@ def next_step(standing: Standing | None) -> str:
     if standing is None or standing.next_exercise is None:
         return "Every exercise is passed."
     item = standing.next_exercise
-    name = item.id.rpartition(".")[2]
-    return f"Next: {name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
+    return (
+        f"Next: {item.name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
+    )
 
 
 def exit_on_broken_pipe(command: Callable[[], int]) -> int:

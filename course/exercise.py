@@ -136,8 +136,8 @@ class Exercise:
             report = self.judge(answer, seed=seed)
         except (LostError, TooSlowError) as error:
             return self._unread(error)
-        if report.status == "raised" and problems:  # such as a helper that could not be found
-            return replace(report, idea=" ".join([report.idea, *problems]))
+        if report.status == "raised":  # for want of a helper that could not be found, perhaps
+            return replace(report, idea=" ".join([report.idea, *unsaid(problems, report)]))
         return report
 
     def _unread(self, error: LostError | TooSlowError) -> Report:
@@ -165,3 +165,15 @@ class Exercise:
                 idea = f"`{report.name}` calls `{name}`, which {what}."
                 return replace(report, idea=idea, misconception=None)
         return report
+
+
+def unsaid(problems: Sequence[str], report: Report) -> list[str]:
+    """The sentences on names that were not found, but those that the report has said already."""
+    said = report.idea
+    names = [(each, each.partition("`")[2].partition("`")[0]) for each in problems]
+    return [
+        each
+        for each, name in names
+        if each not in said
+        and not (each.endswith("was not found.") and f"name '{name}' is not defined" in said)
+    ]

@@ -26,7 +26,7 @@ class _Bounded(Repr):
     def repr_int(self, x: int, level: int) -> str:
         if abs(x).bit_length() <= _MAX_BITS:
             return repr(x)
-        return f"{'-' if x < 0 else ''}<about 10**{int(abs(x).bit_length() * 0.30103)}>"
+        return f"{'-' if x < 0 else ''}about 10**{int(abs(x).bit_length() * 0.30103)}"
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
         """In its own order, which may be what matters."""
@@ -41,7 +41,7 @@ class _Bounded(Repr):
         try:
             return cut(repr(x), self.maxother)
         except Exception:
-            return f"<{with_article(cut(type(x).__name__, 60))}>"
+            return with_article(cut(type(x).__name__, 60))
 
     def repr_Tensor(self, x: Any, level: int) -> str:
         return _tensor(x)
@@ -52,6 +52,12 @@ def show(value: Any) -> str:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return cut(_tensor(value))
+    if (
+        torch is not None
+        and isinstance(value, list | tuple)
+        and any(isinstance(item, torch.Tensor) for item in value[:_MAX_ITEMS])
+    ):
+        return _one_below_the_other(cast("Sequence[Any]", value))
     if isinstance(value, list | tuple) and len(cast("Sequence[Any]", value)) > _MAX_ITEMS:
         items = cast("Sequence[Any]", value)
         half = _MAX_ITEMS // 2
@@ -94,7 +100,7 @@ def expected_and_got(
 def _kind(value: Any) -> str:
     """The type's name, for a tensor with the type of its cells."""
     name = type(value).__name__
-    return f"{name} of {value.dtype}" if name == "Tensor" else name
+    return f"{str(value.dtype).removeprefix('torch.')} tensor" if name == "Tensor" else name
 
 
 def brief(value: Any, other: Any) -> str:
@@ -119,21 +125,36 @@ def cut(text: str, most: int = _MAX_TEXT) -> str:
     return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
 
 
+def _one_below_the_other(items: Sequence[Any]) -> str:
+    """The items of a list or a tuple with tensors in it, each from a line of its own on."""
+    drawn = [f"[{index}] {cut(show(item), 200)}" for index, item in enumerate(items[:9])]
+    return "\n".join(
+        [f"a {type(items).__name__} of {len(items)}:", *drawn, *["..."][: len(items) - 9]]
+    )
+
+
 def _tensor(tensor: Any) -> str:
     """Shape and type, and the numbers when there are few of them."""
     kind = f"{str(tensor.dtype).removeprefix('torch.')} tensor of shape {tuple(tensor.shape)}"
     if tensor.numel() == 0:
         return f"{kind}, empty"
     if tensor.numel() > _MAX_ITEMS and (tensor.dim() != 2 or max(tensor.shape) > _MAX_SIDE):
-        first = tensor.flatten()[:_MAX_ITEMS].tolist()
-        return f"{kind}: {_BOUNDED.repr(first)[:-1]}, ..."
+        first = ", ".join(_number(cell).strip() for cell in tensor.flatten()[:8].tolist())
+        return f"{kind}, which begins {first}, ..."
     if tensor.dim() != 2 or max(tensor.shape) > _MAX_SIDE:
-        return f"{kind}: {tensor.tolist()}"
+        return f"{kind}: {_rounded(tensor.tolist())}"
     if str(tensor.dtype) == "torch.bool":
         rows = [" ".join("1" if cell else "0" for cell in row) for row in tensor.tolist()]
     else:
         rows = [" ".join(_number(cell) for cell in row) for row in tensor.tolist()]
     return "\n".join([f"{kind}:", *rows])
+
+
+def _rounded(numbers: Any) -> str:
+    """Nested lists of numbers on one line, with four digits."""
+    if isinstance(numbers, list):
+        return f"[{', '.join(map(_rounded, cast('list[Any]', numbers)))}]"
+    return _number(numbers).strip()
 
 
 def _number(number: float) -> str:

@@ -25,6 +25,7 @@ _ALL_CALLS_LIMIT_S = 10.0  # of computing, in all calls of one report together
 _ALL_CALLS_WALL_S = 20.0  # from the first of them on, for what waits in every call
 _REPORT_LIMIT_S = 30.0  # on the wall, with what the checks make of the results
 _ASKED_AGAIN = 30  # of the first calls, at most: what draws may come to the same a few times
+_MAX_PRINTED = 12  # lines
 _MAX_IDEA, _MAX_ROW, _MAX_CHANGED = 500, 2500, 340  # characters, whatever an answer returns
 
 Rows = tuple[tuple[str, str], ...]
@@ -68,11 +69,12 @@ class Ask:
         draw_call: Callable[[str, tuple[Any, ...]], str] = show_call,
     ) -> None:
         self.name = name
-        self.draw_call = draw_call
+        self._draw_call = draw_call
         self.count = 0
         self.args: tuple[Any, ...] = ()
         self._first: list[tuple[tuple[Any, ...], Any]] = []
-        self.first_stdout = self.last_stdout = ""
+        self._calls: list[tuple[tuple[Any, ...], str]] = []  # with what each printed
+        self._drawn: list[tuple[Any, ...]] = []
         self.changed: Failure | None = None
         self.shown: Rows = ()
         self._answer = answer
@@ -102,9 +104,7 @@ class Ask:
             raise _Ended(lost.status, f"Your `{self.name}` {lost.words}.") from None
         self._wall_s += time.perf_counter() - began
         self._cpu_s += called.cpu_s
-        self.last_stdout = called.stdout
-        if self.count == 1:
-            self.first_stdout = called.stdout
+        self._calls.append((args, called.stdout))
         if called.timed_out:
             self._end_if_all_is_used_up()
             slow = describe_timeout(called.cpu_s, _CALL_LIMIT_S, called.where)
@@ -116,6 +116,32 @@ class Ask:
         if self.changed is None and called.error is None:
             self.changed = self._change(args, called.args_after)
         return called
+
+    def draw_call(self, name: str, args: tuple[Any, ...]) -> str:
+        """The call as text, for a row of the report: what it printed belongs to that row."""
+        self._drawn.append(args)
+        return self._draw_call(name, args)
+
+    def plain_result(self, value: Any) -> Any:
+        """What a report shows of a result."""
+        return self._answer.plain_result(value)
+
+    def printed(self, rows: Rows) -> str:
+        """What the calls printed that these rows show; of the last call where they show none."""
+        if not any(text for _, text in self._calls):
+            return ""
+        shown = "\n".join(text for label, text in rows if label.endswith("input"))
+        texts: dict[str, str] = {}
+        for args in self._drawn:
+            drawn = self._draw_call(self.name, args)
+            if drawn in shown or cut(drawn, _MAX_CHANGED) in shown:
+                same_call = [text for asked, text in self._calls if _is_same_call(asked, args)]
+                texts[drawn] = "".join(same_call[:1])
+        if texts:  # each call that is shown, once
+            return _few_lines("".join(texts.values()))
+        args, text = self._calls[-1]
+        asked = cut(self._draw_call(self.name, args), _MAX_CHANGED)
+        return f"(in the last call, {asked})\n{_few_lines(text)}" if text else ""
 
     def asked_again(self, most: int = _ASKED_AGAIN) -> Failure | None:
         """What is wrong where one of the first calls, made once more, comes to something else."""
@@ -134,12 +160,15 @@ class Ask:
             return None
         if called.timed_out or (called.error is None and same(before, called.value)):
             return None
-        now = called.value if called.error is None else called.error.kind
+        now = self.plain_result(called.value) if called.error is None else called.error.kind
         idea = (
             f"Asked the same twice, `{self.name}` gives two answers: let each call depend "
             "only on its arguments, remember nothing from one to the next, and draw nothing."
         )
-        rows = (("input", self.draw_call(self.name, args)), *_once_and_later(before, now))
+        rows = (
+            ("input", self.draw_call(self.name, args)),
+            *_once_and_later(self.plain_result(before), now),
+        )
         return Failure(idea, rows, "remembers")
 
     def changed_result(self) -> Failure | None:
@@ -198,6 +227,19 @@ class Ask:
         return _Ended("raised", f"Your `{self.name}` {error.told}.")
 
 
+def _is_same_call(args: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    return len(args) == len(others) and all(a is b for a, b in zip(args, others, strict=True))
+
+
+def _few_lines(text: str) -> str:
+    """The first and the last lines, and how many were left out between them."""
+    lines = [cut(line) for line in text.splitlines()]
+    if left_out := max(0, len(lines) - _MAX_PRINTED):
+        half = _MAX_PRINTED // 2
+        lines[half:-half] = [f"... {left_out} lines left out ..."]
+    return "\n".join(lines)
+
+
 def _once_and_later(before: Any, now: Any) -> Rows:
     """Rows of a result at first and later, made to look different."""
     (_, first), (_, later) = expected_and_got(before, now)
@@ -245,7 +287,7 @@ def run_checks(
             idea=cut(idea, _MAX_IDEA),
             example=tuple((label, cut(text, _MAX_ROW)) for label, text in rows),
             misconception=failure.misconception if failure else None,
-            stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
+            stdout=ask.printed(rows),
             seconds=time.perf_counter() - began,
         )
 

@@ -4,10 +4,14 @@ Importing this loads neither torch nor the checks, so that the overview opens at
 """
 
 import ast
+import difflib
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from course.launcher.failure import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,11 @@ class Lesson:
     def number(self) -> str:
         """As it is said: "4" for l04_sliding_window, "4b" for a second half, l04b_..."""
         return str(int(self.stem[1:3])) + self.stem[3 : self.stem.index("_")]
+
+    @property
+    def short(self) -> str:
+        """Its id in the terminal: "l04b"."""
+        return self.stem.partition("_")[0]
 
 
 LESSONS = (
@@ -169,15 +178,74 @@ class ExerciseEntry:
     title: str
     minutes: int
 
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self.id.partition(".")[2]
+
+
+class UnknownIdError(Failure, ValueError):
+    """No lesson or exercise has this id, or one of the other kind has it."""
+
 
 def find_lesson(wanted: str) -> Lesson:
-    """The lesson called "l04b", "4b" or by its stem. Raises: ValueError naming the known ones."""
-    name = Path(wanted).name.lower().removesuffix(".py")
+    """The lesson with an id. Raises: UnknownIdError."""
+    lesson, item = find_id(wanted)
+    if item is not None:
+        raise UnknownIdError(f"{wanted} is an exercise; name its lesson, {lesson.short}.")
+    return lesson
+
+
+def find_exercise(wanted: str) -> ExerciseEntry:
+    """The exercise with an id. Raises: UnknownIdError."""
+    lesson, item = find_id(wanted)
+    if item is None:
+        example = f"{lesson.short}.{entries(lesson)[0].name}"
+        raise UnknownIdError(f"{wanted} is a lesson; name an exercise, such as {example}.")
+    return item
+
+
+def find_id(wanted: str) -> tuple[Lesson, ExerciseEntry | None]:
+    """The lesson, and the exercise if the id is one's, however the course writes ids.
+
+    A lesson is "l04b", "4b", its stem or its file; an exercise its lesson and its name or number,
+    "l05b.slo_batch", "l05.slo_batch" or "5b.1", or its name only. Capitals and zeros do not matter.
+    Raises: UnknownIdError, with the ids that come near.
+    """
+    known, word = _ids(), _bare(re.sub(r"\.(py|ipynb)$", "", Path(wanted).name.lower()))
+    if word in known:
+        return known[word]
+    head, _, name = word.rpartition(".")
+    names = {item.name: f"{lesson.short}.{item.name}" for lesson, item in known.values() if item}
+    near = [names[each] for each in difflib.get_close_matches(name, names, 2)]
+    if near and (not head or head in known):
+        raise UnknownIdError(f"There is no exercise {wanted!r}; did you mean {' or '.join(near)}?")
+    if head in known:
+        lesson, _ = known[head]
+        has = ", ".join(item.name for item in entries(lesson))
+        raise UnknownIdError(f"There is no exercise {wanted!r}; {lesson.short} has: {has}.")
+    stems = ", ".join(lesson.stem for lesson in LESSONS)
+    raise UnknownIdError(
+        f"There is no lesson {wanted.partition('.')[0]!r}; the lessons are: {stems}."
+    )
+
+
+@cache
+def _ids() -> dict[str, tuple[Lesson, ExerciseEntry | None]]:
+    """Every way to write an id, bare."""
+    found: dict[str, tuple[Lesson, ExerciseEntry | None]] = {}
     for lesson in LESSONS:
-        if name in (lesson.stem, lesson.stem.partition("_")[0], lesson.number):
-            return lesson
-    known = ", ".join(lesson.stem for lesson in LESSONS)
-    raise ValueError(f"There is no lesson {wanted!r}; the lessons are: {known}.")
+        heads = lesson.number, _bare(lesson.stem)
+        found |= dict.fromkeys(heads, (lesson, None))
+        for place, item in enumerate(entries(lesson), 1):
+            ways = [f"{head}.{tail}" for head in heads for tail in (item.name, place)]
+            found |= dict.fromkeys((*ways, _bare(item.id), item.name), (lesson, item))
+    return found
+
+
+def _bare(word: str) -> str:
+    """An id without the "l" and the zeros before its number."""
+    return re.sub(r"^l?0*(?=\d)", "", word)
 
 
 @cache

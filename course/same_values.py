@@ -64,7 +64,10 @@ def like(value: Any, wanted: Any) -> Any:
     if isinstance(wanted, float):
         return _or_itself(as_number(value), value)
     if isinstance(wanted, list | tuple):
-        items, models = as_items(value), cast("list[Any]", list(wanted))  # pyright: ignore[reportUnknownArgumentType]
+        models = cast("list[Any]", list(wanted))  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(value, Tensor) and models and all(isinstance(row, list) for row in models):
+            value = value.tolist()
+        items = as_items(value)
         if items is None:
             return value
         if len(items) != len(models):

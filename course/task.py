@@ -5,6 +5,7 @@ The lesson's stub keeps a short docstring; the signature, the rules and one work
 
 from dataclasses import dataclass
 from html import escape
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 from course.format_values import show, show_call
@@ -55,6 +56,26 @@ class TaskCard:
     exercise: "Exercise"
     number: str
 
+    def text(self) -> str:
+        """The card for a terminal of 80 columns, without a final newline."""
+        item, contract = self.exercise, self.exercise.task
+        lines = [
+            f"Exercise {self.number} · {item.title}",
+            f"Write `{item.name}`, about {item.minutes} minutes",
+            *("", fill(contract.signature, 78, subsequent_indent="    "), ""),
+            *(
+                fill(rule, 78, initial_indent="- ", subsequent_indent="  ")
+                for rule in contract.rules
+            ),
+        ]
+        call = contract.call or show_call(item.name, contract.args)
+        steps = [("step by step", "\n".join(contract.steps))] if contract.steps else []
+        for title, text in [("For example", call), *steps, *_outcome(contract)]:
+            lines += ["", f"{title}:"]
+            for line in text.splitlines():
+                lines += wrap(line, 76, initial_indent="  ", subsequent_indent="    ") or [""]
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         item = self.exercise
         return (
@@ -76,20 +97,32 @@ def task(exercise_id: str) -> TaskCard:
     return TaskCard(item, f"{find_lesson(item.lesson).number}.{ids.index(item.id) + 1}")
 
 
+def hints_text(exercise_id: str, shown: int) -> str:
+    """An exercise's first `shown` hints for a terminal. Raises: KeyError for an unknown one."""
+    from course.registry import exercise
+
+    hints = exercise(exercise_id).hints
+    return "\n".join(
+        fill(f"Hint {number} of {len(hints)}: {hint}", 78, subsequent_indent="  ")
+        for number, hint in enumerate(hints[:shown], 1)
+    )
+
+
 def _contract(name: str, contract: Task) -> str:
     rules = "".join(f"<li>{prose(rule)}</li>" for rule in contract.rules)
     signature = escape(contract.signature).replace("-&gt;", '<span class="sng-arrow">-&gt;</span>')
     steps = "".join(f"<li>{prose(step)}</li>" for step in contract.steps)
-    call = contract.call or show_call(name, contract.args)
+    call, outcome = contract.call or show_call(name, contract.args), _outcome(contract)
     return (
         f'<pre tabindex="0">{signature}</pre><ul>{rules}</ul>'
         f"<dl><dt>For example</dt><dd><pre>{escape(call)}</pre></dd>"
         + (f"<dt>step by step</dt><dd><ol>{steps}</ol></dd>" if steps else "")
-        + f"{_outcome(contract)}</dl>"
+        + "".join(f"<dt>{word}</dt><dd><pre>{escape(text)}</pre></dd>" for word, text in outcome)
+        + "</dl>"
     )
 
 
-def _outcome(contract: Task) -> str:
+def _outcome(contract: Task) -> list[tuple[str, str]]:
     """The result of the worked case; of a generator, the list of what it yields."""
     rows = [("returns", contract.returns or show(contract.result))]
     if contract.answers:
@@ -97,4 +130,4 @@ def _outcome(contract: Task) -> str:
         rows = [("yields", show(first))]
         for answer, move in zip(contract.answers, rest, strict=True):
             rows += [("is sent", show(answer)), ("yields", show(move))]
-    return "".join(f"<dt>{word}</dt><dd><pre>{escape(text)}</pre></dd>" for word, text in rows)
+    return rows

@@ -90,6 +90,11 @@ class Answer:
         asked.most_s = self.most_s
         return asked
 
+    def plain_result(self, value: Any) -> Any:
+        """What a report shows of a result, without what the wrap has added to it."""
+        plain_result = getattr(self._wrap, "plain_result", None)
+        return value if plain_result is None else plain_result(value)
+
     def argument(self, index: int) -> str:
         """The function's own name for its argument number `index`."""
         if index < len(self._arguments):

@@ -116,6 +116,8 @@ def _message(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except BaseException:  # `__str__` may be the learner's too
         text = ""
+    if type(error) is NameError:
+        text += ": import it, or define it"
     return shortened(text, _MAX_MESSAGE)
 
 

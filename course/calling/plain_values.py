@@ -1,8 +1,9 @@
 """One rule for values in another type: what counts as a number, a truth, a list, a tensor.
 
 A whole number is whatever equals an int and is no bool: `np.int64`, a 0-d tensor, 12.0. A number
-and a truth likewise. A list stands for a tuple and back, and so do named tuples and 1-d arrays.
-Subclasses count as what they are, but only base-class methods are asked: their own code never runs.
+and a truth likewise. A list stands for a tuple and back, and so do named tuples, ranges and 1-d
+arrays. Subclasses count as what they are, but only base-class methods are asked: their own code
+never runs.
 """
 
 import sys
@@ -49,11 +50,13 @@ def as_whole(value: Any) -> int | None:
 
 
 def as_items(value: Any) -> list[Any] | None:
-    """The items of a list, a tuple or a 1-d array or tensor, as they are; else None."""
+    """The items of a list, a tuple, a range or a 1-d array or tensor, as they are; else None."""
     if isinstance(value, list):
         return list(list.__iter__(cast("list[Any]", value)))
     if isinstance(value, tuple):
         return list(tuple.__iter__(cast("tuple[Any, ...]", value)))
+    if isinstance(value, range):
+        return list(value) if len(value[:_MOST_CELLS]) < _MOST_CELLS else None
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
         return value.tolist() if value.ndim == 1 and value.dtype.kind in "biuf" else None
@@ -102,7 +105,8 @@ def as_tensor(value: Any) -> Tensor | None:
 def kind_of(value: Any) -> str:
     """What `value` is in a word or three, for a sentence: "int", "float64", "sparse tensor"."""
     if not isinstance(value, Tensor) or type(value) is not Tensor:
-        name = type(value).__name__
+        name = f"class ({value.__name__})" if isinstance(value, type) else type(value).__name__
+        name = "numpy array" if name == "ndarray" else name
         return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"
     if value.numel() > _MOST_CELLS:
         return "tensor of more than 20 million cells"

@@ -55,7 +55,7 @@ class Opaque:
     type_name: str
 
     def __repr__(self) -> str:
-        return f"<{with_article(self.type_name)}>"
+        return with_article(self.type_name)
 
 
 def with_article(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course.calling.plain_values import as_items, as_whole, kind_of
+from course.calling.plain_values import as_items, as_number, as_whole, kind_of
 from course.calling.results import Opaque, with_article
 from course.exercise import Function, Misconception
 from course.format_values import expected_and_got, show
@@ -191,7 +191,8 @@ def wrong_list(value: Any) -> str:
     """What is wrong with a result as a list of whole numbers; "" if nothing is."""
     items = as_items(value)
     if items is None:
-        return f"The answer is a list, even for one number; this is {a_kind(value)}."
+        even = ", even for one number" if as_number(value) is not None else ""
+        return f"The answer is a list{even}; this is {a_kind(value)}."
     odd = [item for item in items if as_whole(item) is None]
     return f"The list holds whole numbers; one of these is {a_kind(odd[0])}." if odd else ""
 

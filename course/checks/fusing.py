@@ -63,7 +63,8 @@ class Fusing(Judge):
             broken = self._broken(ask.name, got, wanted)
             if broken:
                 key, idea = broken
-                rows = (*given, ("expected", brief(wanted)), ("got", brief(got)))
+                right, wrong = brief(ask.plain_result(wanted)), brief(ask.plain_result(got))
+                rows = (*given, ("expected", right), ("got", wrong))
                 return Failure(idea, rows, key)
             for look in self.looks:
                 if not look.equal(look.matters(got, args), look.matters(wanted, args)):

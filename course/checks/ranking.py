@@ -41,7 +41,7 @@ class Ranking(Judge):
             ranked: Ranked = []
             for args in group:
                 ranked.append((args, _plain_rank(ask(*args))))
-                problem = self._form(ask.name, *ranked[-1])
+                problem = self._form(ask, *ranked[-1])
                 if problem:
                     return problem
             pair = self._wrong_pair(ranked)
@@ -49,12 +49,12 @@ class Ranking(Judge):
                 return self._failure(ask, pair, [ranked, *self._more(ask, cases[index + 1 :])])
         return None
 
-    def _form(self, name: str, args: Args, got: Any) -> Failure | None:
-        problem = _rank_form(name, got)
+    def _form(self, ask: Ask, args: Args, got: Any) -> Failure | None:
+        problem = _rank_form(ask.name, got)
         if problem is None:
             return None
         rows: Rows = (
-            ("input", draw_ranked(name, args)),
+            ("input", ask.draw_call(ask.name, args)),
             *expected_and_got(self.reference(*args), got),
         )
         for mistake in self.mistakes:
@@ -85,7 +85,7 @@ class Ranking(Judge):
         (first, rank), (second, other) = groups[0][pair[0]], groups[0][pair[1]]
         order = "both alike" if rank == other else "the second one first"
         rows: Rows = (
-            ("input", f"{draw_ranked(ask.name, first)}\n{draw_ranked(ask.name, second)}"),
+            ("input", f"{ask.draw_call(ask.name, first)}\n{ask.draw_call(ask.name, second)}"),
             ("expected", "the first one first"),
             ("got", f"{show(rank)}\n{show(other)}\n{order}"),
         )

@@ -16,14 +16,16 @@ from course.launcher.failure import Failure, learn_command
 from course.launcher.install import Installation
 from course.launcher.server import add_options, serve
 from course.launcher.workspace import Workspace
-from course.lesson_map import LESSONS
+from course.lesson_map import find_lesson
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "open": "open the course in the browser; what learn.py alone does",
     "jupyter": "open it in JupyterLab, which is installed then",
     "run": "open it as an app: no code, nothing to edit",
-    "check": "check your answers of one lesson in the terminal: check l01",
+    "check": "check your answers in the terminal: check l01, or check l01.chunk_size",
+    "task": "show an exercise's task in the terminal: task l01.chunk_size",
+    "hint": "show an exercise's next hint in the terminal: hint l01.chunk_size",
     "progress": "what is done, and what is next",
     "reset": "start a lesson anew: reset l01; your version is kept, with the date",
     "update": "bring in new and changed lessons; your answers are carried over",
@@ -35,7 +37,7 @@ COMMANDS = {
     "doctor": "say what is wrong with this machine's set-up",
     "test": "run the tests in about 8 minutes (--quick: 2, --all: 40), or with pytest's options",
 }
-OF_THE_COURSE = ("check", "progress", "contest", "demo", "grade", "site", "audit")
+OF_THE_COURSE = ("check", "task", "hint", "progress", "contest", "demo", "grade", "site", "audit")
 MODES = {"open": "edit", "run": "run", "jupyter": "jupyter"}
 # A shell may set these for other Pythons. With them, .venv would load foreign packages, the course
 # would be installed elsewhere, or torch would be compiled at every start.
@@ -95,7 +97,7 @@ class Launcher:
         if command == "doctor":
             return doctor.report(self.installation)
         if command == "reset":
-            kept = self.workspace.reset(options.lesson)
+            kept = self.workspace.reset(find_lesson(options.lesson).short)
             print("The lesson is as new; exercises that you have passed stay passed.")
             if kept:
                 print(f"Yours is kept: {kept.relative_to(self.root)}")
@@ -145,8 +147,7 @@ def parser() -> argparse.ArgumentParser:
         if name in MODES:
             add_options(each)
         elif name == "reset":
-            lessons = [lesson.stem.partition("_")[0] for lesson in LESSONS]
-            each.add_argument("lesson", choices=lessons, metavar="LESSON", help="such as l01")
+            each.add_argument("lesson", metavar="LESSON", help="such as l01")
     return made
 
 

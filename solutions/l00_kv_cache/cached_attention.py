@@ -133,6 +133,13 @@ OUTPUTS = (
         ),
     ),
     Misconception(
+        "softmax_over_queries",
+        "Dimension 0 of the scores holds the keys.",
+        "The scores are (1, S + 1), so the softmax goes over dimension 1, the keys. Over "
+        "dimension 0, the only query, every weight is 1.",
+        attending(lambda q, k, v: (q @ k.T / q.shape[-1] ** 0.5).softmax(0) @ v),
+    ),
+    Misconception(
         "no_scale",
         "The scores go into the softmax unscaled.",
         "Divide the scores by sqrt(D) before the softmax; otherwise a large D gives one token "

@@ -145,6 +145,34 @@ MISCONCEPTIONS = (
         lambda *args: (*capacity(*args)[:2], capacity(*args)[2] / max(1, capacity(*args)[1])),
     ),
     Misconception(
+        "cost_of_the_lesson",
+        "A step costs max(weight read, arithmetic) + K/V read, as above.",
+        "On this GPU all reading overlaps with the arithmetic, that of the K/V too: a step takes "
+        "the longer of (weights + K/V) / bytes_per_us and the arithmetic.",
+        lambda *args: served(lambda weights, kv, arithmetic: max(weights, arithmetic) + kv, args),
+    ),
+    Misconception(
+        "per_microsecond",
+        "Tokens divided by the time are tokens per second.",
+        "The time of a step is in microseconds: multiply by 10**6 to get tokens per second.",
+        lambda *args: (*capacity(*args)[:2], capacity(*args)[2] / 1e6),
+    ),
+    Misconception(
+        "negative_batch",
+        "A quotient is a batch size.",
+        lambda got: f"No batch has {got[1]} requests: where not even one fits, the batch is 0.",
+        matches=lambda value: is_formed(value) and value[1] < 0,
+        examples=(
+            lambda *args: capacity(*args) if capacity(*args)[1] else (capacity(*args)[0], -1, 0.0),
+        ),
+    ),
+    Misconception(
+        "below_the_limit",
+        "A step must take less than the limit.",
+        "A step may take exactly itl_limit_us: within the limit means at most the limit.",
+        lambda *args: served(longer, (*args[:7], args[7] * (1 - 1e-9))),
+    ),
+    Misconception(
         "at_the_limit",
         "Steps take as long as the ITL limit allows.",
         "The limit is the longest that a step may take. A batch that memory keeps small finishes "

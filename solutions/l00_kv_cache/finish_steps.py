@@ -2,9 +2,10 @@
 
 import heapq
 import random
+from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison, not_a_list
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Function, Misconception
 from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
@@ -60,6 +61,17 @@ def by_turns(lengths: list[int], slots: int, continuous: bool) -> list[int]:
     return [sum(lengths[i % slots : i + 1 : slots]) for i in range(len(lengths))]
 
 
+def in_modes(change: Callable[[list[int]], list[int]]) -> tuple[Function, list[Function]]:
+    """Answers whose steps are changed: in both modes, and in one of them."""
+
+    def changed(*modes: bool) -> Function:
+        return lambda lengths, slots, continuous: (change if continuous in modes else list)(
+            finish_steps(lengths, slots, continuous)
+        )
+
+    return changed(False, True), [changed(False), changed(True)]
+
+
 MISCONCEPTIONS = (
     not_a_list(
         "What counts is when all requests are done.", lambda *args: max(finish_steps(*args))
@@ -102,14 +114,21 @@ MISCONCEPTIONS = (
         "from_zero",
         "The first step is step 0.",
         "Count steps from 1: a request of 3 tokens that starts at once is done after 3 steps.",
-        lambda *args: [step - 1 for step in finish_steps(*args)],
+        *in_modes(lambda steps: [step - 1 for step in steps]),
     ),
     Misconception(
         "sorted",
         "The list has the finish times, earliest first.",
-        "Entry i belongs to request i: keep the order of the requests, not the order in which they "
-        "finish.",
-        lambda *args: sorted(finish_steps(*args)),
+        "Entry i belongs to request i, and requests start in the order of the list: sort neither "
+        "the lengths nor the result.",
+        *in_modes(sorted),
+    ),
+    Misconception(
+        "one_step_late",
+        "The next request starts in the step after the one in which a slot became free.",
+        "A request of n tokens takes n steps. It is done after its start plus n, without a step "
+        "before or behind it.",
+        *in_modes(lambda steps: [step + 1 for step in steps]),
     ),
     Misconception(
         "wrong_length",

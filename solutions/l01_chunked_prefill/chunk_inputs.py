@@ -54,6 +54,15 @@ def placed(rule: Callable[[list[int], int, int], Any]) -> Callable[..., Any]:
     return answer
 
 
+def ending(end: Callable[[int, int], int], both: bool = False) -> Callable[..., Any]:
+    """The ids up to another end, and perhaps the positions too."""
+    return lambda tokens, computed, new: (
+        tokens[computed : end(computed, new)],
+        list(range(computed, end(computed, new) if both else computed + new)),
+        computed + new == len(tokens),
+    )
+
+
 def eats_the_tokens(tokens: list[int], computed: int, new: int) -> Any:
     sample = computed + new == len(tokens)
     del tokens[:computed]
@@ -134,6 +143,19 @@ MISCONCEPTIONS = (
         "num_scheduled_tokens is the number of tokens in the chunk, not the index at which it "
         "ends. It ends at num_computed_tokens + num_scheduled_tokens.",
         lambda tokens, computed, new: chunk_inputs(tokens, computed, new - computed),
+        same_result=(ending(lambda computed, new: new),),
+    ),
+    Misconception(
+        "slice_end",
+        "The end of a slice is its last index.",
+        "The chunk has num_scheduled_tokens tokens. A slice leaves out its end, so it ends at "
+        "num_computed_tokens + num_scheduled_tokens, without 1 more or less.",
+        ending(lambda computed, new: computed + new - 1),
+        same_result=(
+            ending(lambda computed, new: computed + new + 1),
+            ending(lambda computed, new: computed + new - 1, both=True),
+            ending(lambda computed, new: computed + new + 1, both=True),
+        ),
     ),
     Misconception(
         "in_place",

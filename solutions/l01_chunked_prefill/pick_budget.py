@@ -70,6 +70,18 @@ MISCONCEPTIONS = (
         "If the budget is no larger than the number of decodes, no prompt gets a token and none "
         "finishes. The smallest useful budget is num_decodes + 1.",
         lambda cost, num_decodes, limit: pick_budget(cost, 0, limit),
+        same_result=(
+            lambda cost, num_decodes, limit: bisect.bisect(range(1, 4097), limit, key=cost),
+            lambda cost, num_decodes, limit: pick_budget(cost, num_decodes - 1, limit),
+        ),
+    ),
+    Misconception(
+        "one_off",
+        "The search ends at the first budget above the limit.",
+        "This is the budget beside the right one. Return the largest budget whose own cost is at "
+        "most the limit.",
+        clamped(lambda *args: pick_budget(*args) + 1),
+        same_result=(clamped(lambda *args: pick_budget(*args) - 1),),
     ),
     Misconception(
         "above_the_range",

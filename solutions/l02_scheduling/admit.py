@@ -113,6 +113,20 @@ MISCONCEPTIONS = (
         admitting(never=lambda r, budget: r.kv_tokens_needed + 1 > budget),
     ),
     Misconception(
+        "exact_fit_waits",
+        "A full budget is too full.",
+        "The KV tokens in use and those of the request may fill the budget exactly: it waits only "
+        "if they are more than `max_kv_tokens`.",
+        admitting(short=lambda r, used, budget: used + r.num_tokens >= budget),
+    ),
+    Misconception(
+        "generated_twice",
+        "After a preemption max_new_tokens more are generated.",
+        "`max_new_tokens` includes the tokens that were generated before the preemption: the "
+        "longest text stays prompt + max_new_tokens - 1.",
+        admitting(never=lambda r, budget: r.kv_tokens_needed + len(r.generated_tokens) > budget),
+    ),
+    Misconception(
         "prompt_alone",
         "A request whose prompt fits can run.",
         "The prompt fits, but the text grows: at its longest the request needs prompt + "

@@ -161,7 +161,7 @@ def unknown_policy(ask: Ask, rng: random.Random) -> Failure | None:
             continue
         error = called.error and called.error.kind
         rows: Rows = (
-            ("input", draw_ranked(ask.name, ask.args)),
+            ("input", ask.draw_call(ask.name, ask.args)),
             ("expected", "ValueError"),
             ("got", error or show(called.value)),
         )

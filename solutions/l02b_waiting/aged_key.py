@@ -174,7 +174,7 @@ def same_rank_again(ask: Ask, rng: random.Random) -> Failure | None:
         again = ask(request, 4)
         if again != first:
             rows: Rows = (
-                ("input", draw_ranked(ask.name, ask.args)),
+                ("input", ask.draw_call(ask.name, ask.args)),
                 ("expected", f"{show(first)}, as before"),
                 ("got", f"{show(again)}, {when}"),
             )

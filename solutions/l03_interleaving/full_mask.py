@@ -110,6 +110,13 @@ MISCONCEPTIONS = (
         seeing(new_on_the_left),
     ),
     Misconception(
+        "past_on_the_left",
+        "The past is the first columns of its row.",
+        "A shorter past is at the right end of the S columns, with the padding in front. This "
+        "mask shows the padding and hides real keys.",
+        seeing(lambda row, q, k: k < row.past if k < row.longest_past else sees(row, q, k)),
+    ),
+    Misconception(
         "minus_zero",
         "The last n columns are [-n:], whatever n.",
         "With a past of 0 tokens a slice such as [-0:] takes everything, because -0 is 0.",

@@ -109,6 +109,14 @@ MISCONCEPTIONS = (
         same_result=(having(cu_seqlens_k=lambda q, k, mask: k[1:]),),
     ),
     Misconception(
+        "no_end",
+        "The list says where each request begins.",
+        "The last entry is the total, where the last request ends: each list has one entry more "
+        "than there are requests.",
+        having(cu_seqlens_q=lambda q, k, mask: q[:-1]),
+        same_result=(having(cu_seqlens_k=lambda q, k, mask: k[:-1]),),
+    ),
+    Misconception(
         "queries_have_no_past",
         "Cached tokens belong to their request, so they count in both lists.",
         "Cached tokens have no queries in this step: they do not count in `cu_seqlens_q`.",

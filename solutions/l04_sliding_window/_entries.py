@@ -112,11 +112,16 @@ def weighed(value: Any, args: Args) -> tuple[Any, int, bool]:
 
 
 class Weighed(Adapted):
-    """An eviction whose result comes with its bytes."""
+    """An eviction whose result comes with its bytes, which reports do not show."""
 
     def __call__(self, *args: Any) -> tuple[Any, int, bool]:
         """Call the function and count its bytes before the result is copied."""
         return weighed(self._function(*args), args)
+
+    @staticmethod
+    def plain_result(value: Any) -> Any:
+        """The result itself."""
+        return value[0]
 
 
 def wasted(value: Any, args: Args) -> tuple[bool, bool]:

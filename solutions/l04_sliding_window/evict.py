@@ -67,7 +67,7 @@ FORMS = (
         "Older entries may be less exact.",
         lambda got, wanted: (
             f"Keep the type of the numbers: they came in as {dtype(wanted[0][0])} and are now "
-            f"{' and '.join(map(dtype, got[0]))}."
+            f"{' and '.join(dict.fromkeys(map(dtype, got[0])))}."
         ),
         matches=lambda got, wanted: [*map(dtype, got[0])] != [*map(dtype, wanted[0])],
         examples=(lambda *args: tuple(x.float() for x in evict(*args)),),

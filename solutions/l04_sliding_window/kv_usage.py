@@ -94,6 +94,14 @@ MISCONCEPTIONS = (
         under(lambda computed, new, limit: (min(computed, limit) + new,) * 2),
     ),
     Misconception(
+        "never_below_the_limit",
+        "A request under a window holds sinks + window tokens.",
+        "A short text holds no more tokens than it has: the limit of sinks + window is an upper "
+        "bound, so take the smaller number.",
+        under(lambda computed, new, limit: (min(computed, limit) + new, limit)),
+        same_result=(under(lambda computed, new, limit: (limit + new, limit)),),
+    ),
+    Misconception(
         "no_sinks",
         "There are so few sinks that they do not count.",
         "The sinks stay in addition to the window and take memory like any other token: the limit "

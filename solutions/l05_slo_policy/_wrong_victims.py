@@ -160,6 +160,29 @@ MISCONCEPTIONS = (
         hopeful(lambda candidate, incumbent, margin: candidate.edf_score > incumbent.edf_score),
     ),
     Misconception(
+        "exactly_the_margin",
+        "`margin` times as urgent is enough.",
+        "The candidate's score has to be above `margin` times the incumbent's: a score of exactly "
+        "that is not enough.",
+        hopeful(
+            lambda candidate, incumbent, margin: candidate.edf_score >= margin * incumbent.edf_score
+        ),
+    ),
+    Misconception(
+        "ties",
+        "Of equal scores any one will do.",
+        "Of two equal scores the lower id is the more urgent, so the victim has the higher one.",
+        selecting(
+            victim=lambda order, _: min(order, key=lambda each: (each.edf_score, each.id)).id
+        ),
+    ),
+    Misconception(
+        "minus_one",
+        "-1 stands for no request.",
+        "Return None where nothing is preempted: -1 would be taken for an id.",
+        lambda *args: -1 if best(*args) is None else best(*args),
+    ),
+    Misconception(
         "by_slack",
         "The request with the most slack is the least urgent.",
         "`edf_score` gives the order, not the slack. Of two requests that can meet their "

@@ -86,6 +86,13 @@ MISCONCEPTIONS = (
         sized(lambda slack, left: 1 / abs(left / 1000) if left else 0.0),
     ),
     Misconception(
+        "no_abs",
+        "A time is never below 0.",
+        "After the deadline `time_to_deadline` is negative: take its absolute value before you "
+        "count it as at least 1 ms.",
+        sized(lambda slack, left: 1 / max(left / 1000, 1)),
+    ),
+    Misconception(
         "clamp_of_1_us",
         "At least 1 means 1 us.",
         "A time counts as at least 1 ms, which is 1000 us. With 1 us, a request at its deadline "

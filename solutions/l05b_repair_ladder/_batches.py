@@ -44,6 +44,18 @@ def refuses_the_candidate(candidate: SloView, waiting: list[SloView], *limits: f
     return best(candidate, waiting, *limits) if fits else []
 
 
+def pays_c_each(
+    candidate: SloView, waiting: list[SloView], a: float, c: float, *rest: float
+) -> list[int]:
+    ids = [candidate.id]
+    while len(ids) <= len(waiting):
+        longer = best(candidate, waiting[: len(ids)], a, c * (len(ids) + 1), *rest)
+        if len(longer) == len(ids):
+            break
+        ids = longer
+    return ids
+
+
 def takes_them_out(candidate: SloView, waiting: list[SloView], *limits: float) -> list[int]:
     batch = best(candidate, waiting, *limits)
     del waiting[: len(batch) - 1]
@@ -121,6 +133,27 @@ MISCONCEPTIONS = (
         "The time depends only on the tokens.",
         "Every pass also costs c, and that delays the candidate too.",
         lambda candidate, waiting, a, c, *rest: best(candidate, waiting, a, 0.0, *rest),
+    ),
+    Misconception(
+        "c_per_request",
+        "Each request costs a * tokens + c.",
+        "`c` is the cost of a pass, not of a request: the pass takes a * n + c for all its tokens "
+        "together.",
+        pays_c_each,
+    ),
+    Misconception(
+        "reserve_of_the_deadline",
+        "The reserve is a share of the time that is left.",
+        "The reserve is `slack_reserve` times the candidate's `slo_us`, not times the time to its "
+        "deadline.",
+        lambda candidate, waiting, a, c, most, reserve: best(
+            candidate,
+            waiting,
+            a,
+            c,
+            most,
+            reserve * candidate.time_to_deadline_us / candidate.slo_us,
+        ),
     ),
     Misconception(
         "candidate_not_counted",

@@ -27,6 +27,13 @@ def back(state: SchedulerState, aborted: Sequence[int]) -> tuple[int, ...]:
     return tuple(i for i in state.running if i in aborted)
 
 
+def candidate_first(
+    state: SchedulerState, aborted: Sequence[int], candidate: int | None
+) -> tuple[int, ...]:
+    queue = back(state, aborted) + state.waiting
+    return tuple(sorted(queue, key=lambda request: request != candidate))
+
+
 NOT_A_STATE = Misconception(
     "not_a_state",
     "A dict with the fields is enough.",
@@ -83,6 +90,30 @@ MISCONCEPTIONS = (
         but_for(
             waiting=lambda state, aborted, candidate: back(state, aborted)[::-1] + state.waiting
         ),
+        same_result=(
+            but_for(waiting=lambda state, aborted, candidate: (*aborted, *state.waiting)),
+            but_for(waiting=lambda state, aborted, candidate: (*sorted(aborted), *state.waiting)),
+        ),
+    ),
+    Misconception(
+        "candidate_moves",
+        "The urgent request goes to the front of the queue.",
+        "The candidate keeps its place in `waiting`: `admit_next` lets it go first.",
+        but_for(
+            waiting=lambda state, aborted, candidate: candidate_first(state, aborted, candidate)
+        ),
+    ),
+    Misconception(
+        "clears_kv",
+        "An aborted pass leaves no K/V.",
+        "The requests that were not aborted still need their K/V: release only that of `aborted`.",
+        but_for(kv=lambda *args: frozenset()),
+    ),
+    Misconception(
+        "clears_previous_step",
+        "The step did not happen, so no request was in it.",
+        "The other requests stay in `previous_step`: take only the aborted ones out.",
+        but_for(previous_step=lambda *args: frozenset()),
     ),
     Misconception(
         "leaks_kv",
@@ -104,6 +135,7 @@ MISCONCEPTIONS = (
         "The aborted requests wait in front, so the next step would admit them again. Name the "
         "candidate in `admit_next`, because the pass was aborted for it.",
         but_for(admit_next=lambda state, aborted, candidate: state.admit_next),
+        same_result=(but_for(admit_next=lambda *args: None),),
     ),
     Misconception(
         "candidate_is_gone",

@@ -78,7 +78,7 @@ class SameAndOther(Judge):
             if as_items(again) != as_items(found[0]):
                 return self.changes.failure(
                     _rows(
-                        draw_call(ask.name, group[0]),
+                        ask.draw_call(ask.name, group[0]),
                         "the same when it is asked again",
                         "different strings the second time",
                     )
@@ -100,7 +100,7 @@ class SameAndOther(Judge):
         if bits >= 128:
             return None
         rows = _rows(
-            f"{draw_call(ask.name, cases[0])}, and {len(cases) - 1} other texts",
+            f"{ask.draw_call(ask.name, cases[0])}, and {len(cases) - 1} other texts",
             "at least 128 bits in each string",
             f"a number of at most {bits} bits in each",
         )
@@ -112,7 +112,7 @@ class SameAndOther(Judge):
     def _malformed(self, ask: Ask, args: Args, value: Any) -> Failure:
         wanted = len(right_labels(*args))
         expected = f"{wanted} string{'s' * (wanted != 1)}, one for each full block"
-        rows = _rows(draw_call(ask.name, args), expected, show(value))
+        rows = _rows(ask.draw_call(ask.name, args), expected, show(value))
         matches = self._form_of(value)
         if matches:
             return matches.failure(rows, value)
@@ -129,7 +129,7 @@ class SameAndOther(Judge):
         calls = dict(zip(names, (group[i], group[j]), strict=True))
         first, second = f"{names[0]}[{a}]", f"{names[1]}[{b}]"
         rows = _rows(
-            "\n".join(f"{name} = {draw_call(ask.name, args)}" for name, args in calls.items()),
+            "\n".join(f"{name} = {ask.draw_call(ask.name, args)}" for name, args in calls.items()),
             f"{first} {'!=' if are_equal else '=='} {second}",
             f"{first} = {_brief(found[i][a])}, {second} = {_brief(found[j][b])}",
         )

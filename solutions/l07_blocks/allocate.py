@@ -120,6 +120,9 @@ MISCONCEPTIONS = (
         "When the tokens fill their blocks exactly there is no rest, and the extra block would "
         "stay empty.",
         taking(lambda held, tokens, size: tokens // size + 1 - held),
+        same_result=(
+            taking(lambda held, tokens, size: (tokens // size + 1 - held) * (tokens > held * size)),
+        ),
     ),
     Misconception(
         "forgets_its_own",

@@ -143,6 +143,16 @@ MISCONCEPTIONS = (
             min(len(found) * size, num_tokens - 1),
         ),
     ),
+    Misconception(
+        "last_always_left_out",
+        "The last block that is found is computed again.",
+        "A block is left out only where its tokens are the last ones: here a token after it is "
+        "computed anyway, so the whole match counts.",
+        lambda hashes, cached, num_tokens, size: counted(run(hashes, cached)[:-1], size),
+        same_result=(
+            lambda hashes, cached, num_tokens, size: counted(run(hashes[:-1], cached), size),
+        ),
+    ),
     Misconception("in_place", "Blocks that are found leave the cache.", examples=((takes_out),)),
 )
 

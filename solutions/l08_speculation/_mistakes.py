@@ -154,6 +154,7 @@ MISCONCEPTIONS = (
         "The weights do not sum to 1, so compare the running sum with v times *their* sum; "
         "otherwise some values of v reach no token.",
         by_rule(pick=first_above),
+        same_result=(by_rule(pick=lambda w, v: first_or_last(w, v / sum(w))),),
     ),
     Misconception(
         "reuses_u",

@@ -19,7 +19,6 @@ from solutions.l09_fleet._moments import (
     any_moments,
     draw_asked,
     draw_decision,
-    example,
     idle,
     moment,
 )
@@ -118,7 +117,8 @@ def judge_one(ask: Ask, snapshot: FleetSnapshot, expected: str) -> Failure | Non
     """A decision must be legal, and None only where it is expected."""
     called = ask.call(snapshot, may_raise=not snapshot.waiting)
     got = draw_decision(called.value) if called.error is None else called.error.kind
-    rows = example(ask.name, snapshot, expected, got)
+    asked = ask.draw_call(ask.name, (snapshot,))
+    rows = ("input", asked), ("expected", expected), ("got", got)
     if called.raised(IndexError, ValueError, TypeError, StopIteration):
         return EMPTY_RAISES.failure(rows)
     if called.error is not None:

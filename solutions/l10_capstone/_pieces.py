@@ -57,6 +57,18 @@ def visible(events: list[str]) -> str:
     return "".join(c for c in unicodedata.normalize("NFKC", "".join(events)) if c.isprintable())
 
 
+def without_fffd(data: bytes, is_done: bool) -> str:
+    text = data.decode(errors="replace")
+    return text if is_done else text.rstrip("\ufffd")
+
+
+def waits_while_it_ends_with_fffd(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    text = b"".join(committed).decode(errors="replace")
+    if (text.endswith("\ufffd") and not is_done) or not text[sent:]:
+        return []
+    return [text[sent:]]
+
+
 def form(value: Any) -> str:
     """What is wrong with the form of a result, as a sentence; "" for a list of strings."""
     items = as_items(value)
@@ -120,6 +132,14 @@ MISCONCEPTIONS = (
         "A character may be split over two tokens, so that neither is text by itself. Join the "
         "bytes of all tokens, then decode.",
         token_by_token,
+    ),
+    Misconception(
+        "replacement_means_unfinished",
+        "A text that ends with U+FFFD is unfinished.",
+        "U+FFFD also stands for bytes that no later token can complete, and it may stand in the "
+        "text itself: hold back only the bytes of an unfinished character, not the whole text.",
+        waits_while_it_ends_with_fffd,
+        same_result=(by(lambda data, is_done: without_fffd(data, is_done)),),
     ),
     MUST_DECODE,
     LOST_AT_THE_END,

@@ -106,8 +106,8 @@ MISCONCEPTIONS = (
     Misconception(
         "always_largest",
         "The largest graph holds every batch.",
-        "It does, but it computes padding that a smaller graph would not. Take the smallest that "
-        "holds all tokens.",
+        "The largest graph holds them, but computes padding that a smaller one would not. Take the "
+        "smallest that holds all tokens.",
         lambda n, captured: max(captured) if captured and n <= max(captured) else None,
     ),
     Misconception(
@@ -121,6 +121,9 @@ MISCONCEPTIONS = (
         "The list is in order.",
         "`captured` comes in any order, so the first size that fits need not be the smallest.",
         lambda n, captured: next((size for size in captured if size >= n), None),
+        same_result=(
+            lambda n, captured: next(iter(captured[bisect.bisect_left(captured, n) :]), None),
+        ),
     ),
 )
 

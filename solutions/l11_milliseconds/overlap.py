@@ -89,6 +89,7 @@ MISCONCEPTIONS = (
         "Beside the last execution nothing is scheduled, so the last step ends after `execute_us`, "
         "even where scheduling takes longer.",
         lambda s, e, n: s + n * max(s, e) if n else 0,
+        lambda s, e, n: s + n * max(s, e),
     ),
     mistaken(
         "last_execution_forgotten",

@@ -62,9 +62,10 @@ def longer(read: float, compute: float) -> tuple[Near, str]:
     return Near(max(read, compute)), "memory" if read > compute else "compute"
 
 
-def mistaken(key: str, belief: str, idea: str, rule: Callable[..., Any]) -> Misconception:
+def mistaken(key: str, belief: str, idea: str, *rules: Callable[..., Any]) -> Misconception:
     """A wrong idea of the two times."""
-    return Misconception(key, belief, idea, lambda *args: longer(*rule(*args)))
+    ways = [lambda *args, rule=rule: longer(*rule(*args)) for rule in rules]
+    return Misconception(key, belief, idea, ways[0], same_result=ways[1:])
 
 
 def is_formed(value: Any) -> bool:
@@ -97,6 +98,13 @@ MISCONCEPTIONS = (
         "A weight of 16 bits takes 16 bytes.",
         "`weight_bits` are bits, and 8 bits are one byte.",
         lambda w, bits, *rest: times(w, 8 * bits, *rest),
+    ),
+    mistaken(
+        "whole_bytes",
+        "`//` gives the bytes.",
+        "Weights need not be whole bytes: `//` rounds down, so divide by 8 with `/`.",
+        lambda w, bits, n, kv, flops, speed: ((w * bits // 8 + kv) / speed, 2 * w * n / flops),
+        lambda w, bits, n, kv, flops, speed: ((w * (bits // 8) + kv) / speed, 2 * w * n / flops),
     ),
     mistaken(
         "one_operation",

@@ -7,16 +7,20 @@ show in large or late cases only, and cards that are worth reading.
 import hashlib
 import itertools
 import random
+import re
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from answers import worked, written
+from answers import IDS, worked, written, wrong
+from tiers import some
 from torch import Tensor
 
 from course import harness
+from course.calling.answers import Answer
+from course.calling.results import CallResult
 from course.registry import exercise
 from course.report import Report
 
@@ -255,3 +259,40 @@ def test_a_generator_that_does_not_come_back_is_stopped(
             yield ("leave",)
 
     assert checked("l06.preemption_point", stuck).status == "timeout"
+
+
+# --- every exercise -------------------------------------------------------------------------------
+
+
+def of_another_kind(*_: Any) -> Any:
+    """Nothing that any exercise asks for, with tensors of many cells."""
+    return (torch.rand(40, 40, dtype=torch.float64), torch.rand(2, 3, 4)), ValueError, object()
+
+
+LEAKED = re.compile(
+    r"<(?!\d+ tokens>)\w|\btensor\(|torch\.(?!bool)|0x[0-9a-f]{6}|(?:\d\.\d{9}\d*\D+){3}"
+)
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_a_report_shows_values_readably_and_what_the_shown_call_printed(
+    exercise_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item, asked = exercise(exercise_id), list[tuple[Any, ...]]()
+    call = Answer.call
+
+    def loud(self: Answer, args: tuple[Any, ...], **limits: Any) -> CallResult:
+        asked.append(args)
+        return replace(call(self, args, **limits), stdout=f"call {len(asked) - 1}\n")
+
+    monkeypatch.setattr(Answer, "call", loud)
+    for answer in [of_another_kind, *some([each.function for each in wrong(exercise_id)], 6)]:
+        asked.clear()
+        report = checked(exercise_id, answer)
+        inputs = "\n".join(text for label, text in report.example if label.endswith("input"))
+        printed = [int(number) for number in re.findall(r"call (\d+)", report.stdout)]
+        assert printed and not LEAKED.search(report.text()), report.text()
+        assert all(len(text) <= 900 for _, text in report.example), report.text()
+        for number in printed:
+            drawn = item.draw_call(item.name, asked[number])
+            assert drawn in inputs or "in the last call" in report.stdout, report.text()

@@ -9,8 +9,9 @@ from moodle_class import notebook_of
 from support import ROOT
 
 from course.__main__ import main
-from course.lesson_map import LESSONS, entries, find_lesson
+from course.lesson_map import LESSONS, entries, find_id, find_lesson
 from course.overview import overview
+from course.prediction import hints
 from course.registry import exercises, lesson_exercises
 from course.source.cutting import read_notebook
 from course.source.notebook import load, notebook_text
@@ -80,7 +81,7 @@ def test_one_exercise_that_passes_exits_with_0_and_is_remembered(notebook, capsy
     assert main(["check", "l00", "next_inputs"]) == 0
     assert "l00.next_inputs: passed" in capsys.readouterr().out
     main(["progress"])
-    assert re.search(r"l00  The KV cache and batching +1/4 ", capsys.readouterr().out)
+    assert re.search(r"l00   The KV cache and batching +1/4 ", capsys.readouterr().out)
     html = overview()._repr_html_()
     assert f"1 of {len(exercises())} exercises passed" in html
     assert "(<code>cached_attention</code>)" in html and "width:25%" in html
@@ -112,7 +113,7 @@ HELPER = "@app.function\ndef rest(tokens, start):\n    return tokens[start:\n\n\
          "`next_inputs` was not found: the cell at line 21 cannot be read ("),
         (NOTEBOOK.replace("return tokens[num_cached:]", "return rest(tokens, num_cached)").replace(
             "@app.function(hide", HELPER + "@app.function(hide"),
-         "  `rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"),
+         "`rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"),
         (BROKEN_CELL + NOTEBOOK.replace("return tokens[num_cached:]", "# why\n    return 1 / 0"),
          "on its line 3: division by zero (`return 1 / 0`)"),
         ("def finish_steps(a):\n    return a\n\n\ndef next_inputs(a:\n    pass\n",
@@ -149,7 +150,7 @@ def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
         (None, ["l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
         (None, ["l00"], "open the course once to get your copy"),
         (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
-        (b"", ["l00", "nothing"], "it has: next_inputs, cached_attention, finish_steps"),
+        (b"", ["l00", "nothing"], "l00 has: next_inputs, cached_attention, finish_steps"),
         (b"\xff\xfe\x00", ["l00"], "l00_kv_cache.py is UTF-16 text: save it as UTF-8."),
     ],
 )
@@ -188,10 +189,48 @@ def test_the_map_lists_the_exercises_of_the_registry():
 @pytest.mark.parametrize(
     ("wanted", "number"),
     [("l01", "1"), ("1", "1"), ("work/l01_chunked_prefill.py", "1"), ("l04b", "4b"), ("4b", "4b"),
-     ("l04", "4"), ("L04B", "4b")],
+     ("l04", "4"), ("L04B", "4b"), ("l3", "3"), ("03b", "3b"), ("l00_kv_cache.ipynb", "0")],
 )  # fmt: skip
 def test_a_lesson_is_found_by_any_of_its_names(wanted, number):
     assert find_lesson(wanted).number == number
+
+
+def test_every_exercise_is_found_by_any_of_its_names_and_only_there():
+    for lesson in LESSONS:
+        for place, item in enumerate(entries(lesson), 1):
+            heads = lesson.short, lesson.stem, lesson.number, item.id.partition(".")[0]
+            ways = [f"{head}.{item.name}" for head in heads] + [f"{lesson.number}.{place}"]
+            assert {find_id(each) for each in (*ways, item.name)} == {(lesson, item)}
+            with pytest.raises(
+                ValueError, match=f"is an exercise; name its lesson, {lesson.short}"
+            ):
+                find_lesson(item.id)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ("l01.foo", "There is no exercise 'l01.foo'; l01 has: chunk_size, chunk_mask"),
+        ("l02.aged_kye", "There is no exercise 'l02.aged_kye'; did you mean l02b.aged_key?"),
+        ("l77.plan_step", "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
+    ],
+)
+def test_a_wrong_exercise_is_called_one_and_a_wrong_lesson_a_lesson(wanted, sentence, capsys):
+    for command in ("check", "task", "hint"):
+        assert main([command, wanted]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_a_task_and_its_hints_show_in_the_terminal_as_on_the_page(capsys, learner_folder):
+    for item in exercises():
+        assert main(["task", item.id]) == 0
+        shown = capsys.readouterr().out
+        assert f"Write `{item.name}`" in shown and max(map(len, shown.splitlines())) <= 80
+        words = " ".join(shown.split())
+        assert all(" ".join(rule.split()) in words for rule in item.task.rules)
+    for opened in (1, 2, 3, 3):
+        assert main(["hint", item.id]) == 0
+        assert capsys.readouterr().out.count("Hint ") == opened == hints(item.id).shown
 
 
 def test_the_overview_starts_at_lesson_0_and_names_what_a_lesson_builds_on():

@@ -47,7 +47,7 @@ def test_help_lists_every_command(here: Launcher, capsys):
             here.run(arguments)
     said = capsys.readouterr().out
     assert [name for name in COMMANDS if f"\n    {name} " not in said] == []
-    assert "check your answers of one lesson" in said.rpartition("usage: ")[2]
+    assert "check your answers in the terminal" in said.rpartition("usage: ")[2]
 
 
 WRONG_CALLS = {
@@ -56,7 +56,8 @@ WRONG_CALLS = {
     "jupyter --speed": "unrecognized arguments: --speed",
     "--host 192.0.2.1": "invalid choice: '192.0.2.1'",
     "reset": "required: LESSON",
-    "reset l77": "invalid choice: 'l77' (choose from ",
+    "reset l77": "There is no lesson 'l77'; the lessons are: ",
+    "reset l01.plan_step": "l01.plan_step is an exercise; name its lesson, l01.",
 }
 
 
