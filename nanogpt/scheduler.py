@@ -17,15 +17,15 @@ from dataclasses import replace
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.extensions import Drafter
-from nanogpt.input_batch import make_rows
+from nanogpt.input_batch import check_embeddings, make_rows
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, Update
-from nanogpt.planning import Candidates, Plan, plan_problem, plan_step
+from nanogpt.planning import Candidates, Plan, plan_problem
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.request import Request
 from nanogpt.request_queue import RequestQueue
-from nanogpt.validate import PolicyError
+from nanogpt.validate import PolicyError, is_reference
 
 
 class Scheduler:
@@ -44,6 +44,8 @@ class Scheduler:
     ) -> None:
         self.config = config
         self.policies = policies
+        self._validates_plans = not is_reference(policies, "plan_step")
+        self._validates_inputs = not is_reference(policies, "chunk_inputs")
         self.model_config = model_config
         self.drafter = drafter
         self.kv = kv
@@ -168,9 +170,8 @@ class Scheduler:
             return []
         decodes, prefilling = list(candidates.decodes), list(candidates.prefilling)
         budget = self.config.token_budget
-        ask = self.policies.plan_step
-        plan = ask(decodes, prefilling, list(candidates.waiting), budget)
-        if ask is not plan_step and (problem := plan_problem(plan, candidates)):
+        plan = self.policies.plan_step(decodes, prefilling, list(candidates.waiting), budget)
+        if self._validates_plans and (problem := plan_problem(plan, candidates)):
             raise PolicyError(f"step {self.waiting.step}: {problem}")
         return list(plan)
 
@@ -189,15 +190,16 @@ class Scheduler:
         # A candidate that others were preempted for counts on the room that drafts would take.
         drafts = self.drafter.propose(planned, self.running(), self.kv) if may_draft else {}
         try:
-            return make_rows(
-                planned, hits, drafts, self.policies.chunk_inputs, self.config, self.model_config
-            )
+            rows = make_rows(planned, hits, drafts, self.policies.chunk_inputs, self.config)
+            if drafts or self._validates_inputs:
+                check_embeddings(rows, self.model_config)
         except PolicyError as error:
             raise PolicyError(f"step {self.waiting.step}, {error}") from None
+        return rows
 
     def _choose_victim(self, running: Sequence[Request]) -> Request:
-        chosen = self.policies.choose_victim([self.view(request) for request in running])
-        return self.requests[chosen]
+        views = [self.view(request) for request in running]
+        return self.requests[self.policies.choose_victim(views)]
 
     def requeue(self, victim: Request, reason: str) -> Requeue:
         """What a running request would go back to the queue with. Changes nothing."""
@@ -213,8 +215,7 @@ class Scheduler:
 
         Prefilling requests are spared: they would lose their work before they gain a token.
         """
-        staying, num_prefilling = self.running(), len(self.prefilling)
-        victims: list[Request] = []
+        staying, victims, num_prefilling = self.running(), list[Request](), len(self.prefilling)
         if not self._blocked(candidate, staying, num_prefilling):
             return []  # it starts in this step
         entry = self.waiting.sort_entry
