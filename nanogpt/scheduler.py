@@ -107,8 +107,7 @@ class Scheduler:
         If the running requests exceed the KV budget: victims until the others fit. Otherwise, under
         `preempt_to_admit`: victims so that the first waiting request can start in the next step.
         """
-        staying = self.running()
-        victims: list[Request] = []
+        staying, victims = self.running(), list[Request]()
         reason = "preempted to keep the KV budget"
         while len(staying) > 1 and self.kv.is_exceeded(staying):
             victims.append(self._choose_victim(staying))
