@@ -17,8 +17,9 @@ from itertools import chain, islice
 from typing import Any
 
 from nanogpt.policies import Policies
-from nanogpt.policies.blocks import evict_order, num_lacking
+from nanogpt.policies.blocks import num_lacking
 from nanogpt.policy_views import CachedBlock
+from nanogpt.validate import is_reference
 
 _STATE = (
     "ref_counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now",
@@ -229,7 +230,7 @@ class BlockPool:
             chosen += self._empty.lowest(n - len(chosen), without={*chosen})
         if len(chosen) < n and self._idle:
             more = n - len(chosen)
-            in_order = self.policies.evict_order is evict_order  # as `_idle` is
+            in_order = is_reference(self.policies, "evict_order")  # as `_idle` is
             chosen += sorted(islice(self._idle, more) if in_order else self._evictable()[:more])
         return chosen
 

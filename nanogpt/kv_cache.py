@@ -14,8 +14,7 @@ PagedAttention", arXiv 2309.06180, section 4.
 
 import math
 import mmap
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -28,9 +27,10 @@ from nanogpt.kv_store import KVStore
 from nanogpt.model import Attend
 from nanogpt.outputs import PrefixHit, Row, SchedulerOutput
 from nanogpt.policies import Policies
-from nanogpt.policies.blocks import block_hashes, extend_hashes
+from nanogpt.policies.blocks import extend_hashes
 from nanogpt.request import Request
 from nanogpt.trace import BlocksRecord, StepRecord, with_blocks
+from nanogpt.validate import is_reference
 
 
 class KVCache(KVStore):
@@ -82,7 +82,9 @@ class KVCache(KVStore):
         self._table_of: dict[int, tuple[int, ...]] = {}
         self._length_of: dict[int, int] = {}
         self._num_registered: dict[int, int] = {}  # so many blocks of the table
-        self._dropped: list[tuple[list[int], Tensor]] | None = None  # in a transaction
+        self._snapshot: tuple[Any, ...] = ()  # of these three, before the step
+        self._dropped: list[tuple[list[int], Tensor]] = []
+        self._keeps_dropped = False
 
     # --- a request's table ------------------------------------------------------------------------
 
@@ -119,39 +121,35 @@ class KVCache(KVStore):
         for state in (self._table_of, self._length_of, self._num_registered):
             del state[request_id]
 
-    @contextmanager
-    def transaction(self, scheduled: SchedulerOutput) -> Generator[None]:
-        """Run one step: free the preempted requests, and give the admitted ones a table.
-
-        An error restores tables, counts and K/V. Evicted blocks stay evicted, since the step may
-        have overwritten them.
-        """
+    def begin_step(self, scheduled: SchedulerOutput) -> None:
+        """Free the preempted requests, give the admitted ones a table, and allocate for all rows."""
         preempted = [requeue.request.id for requeue in scheduled.preempted]
-        snapshot = dict(self._table_of), dict(self._length_of), dict(self._num_registered)
+        self._snapshot = dict(self._table_of), dict(self._length_of), dict(self._num_registered)
         self.pool.begin()
-        self._dropped = saved = list[tuple[list[int], Tensor]]()
-        try:
-            for request_id in preempted:
-                self.free(request_id)
-            if not self.writes_on_commit:
-                self._dropped = None
-            for request_id in (*preempted, *scheduled.admitted):
-                self.reserve(request_id)
-            for request_id, hit in scheduled.prefix_hits.items():
-                self.attach(request_id, hit)
-            self.allocate(scheduled.rows)
-            yield
-        except BaseException:
+        self._keeps_dropped = True
+        for request_id in preempted:
+            self.free(request_id)
+        self._keeps_dropped = self.writes_on_commit
+        for request_id in (*preempted, *scheduled.admitted):
+            self.reserve(request_id)
+        for request_id, hit in scheduled.prefix_hits.items():
+            self.attach(request_id, hit)
+        self.allocate(scheduled.rows)
+
+    def end_step(self, scheduled: SchedulerOutput, *, failed: bool) -> None:
+        """If the step failed, restore tables, counts and K/V.
+
+        Evicted blocks stay evicted, since the step may have overwritten them.
+        """
+        if failed:
             for row in scheduled.rows:
                 if row.request_id in self._table_of:
                     self.discard_written(row.request_id)
-            self._table_of, self._length_of, self._num_registered = snapshot
+            self._table_of, self._length_of, self._num_registered = self._snapshot
             self.pool.restore()
-            for entries, kv in reversed(saved):
+            for entries, kv in reversed(self._dropped):
                 self.storage[:, :, :, entries] = kv
-            raise
-        finally:
-            self._dropped = None
+        self._dropped, self._keeps_dropped = [], False
 
     def allocate(self, rows: Sequence[Row]) -> None:
         """Take blocks for the new tokens, short rows first, so that decodes are neighbours."""
@@ -243,7 +241,7 @@ class KVCache(KVStore):
     def hashes(self, request: Request, token_ids: list[int]) -> list[str]:
         """The hashes of the full blocks of a request's tokens, which extend those it has."""
         known, salt = request.block_hashes, request.cache_salt or ""
-        if self.policies.block_hashes is block_hashes:
+        if is_reference(self.policies, "block_hashes"):
             return extend_hashes(known, token_ids, self.size, salt)
         return self.policies.block_hashes(token_ids, self.size, salt)
 
@@ -306,7 +304,7 @@ class KVCache(KVStore):
 
     def _drop(self, blocks: Sequence[int]) -> None:
         """Let go of blocks; a transaction that fails puts their K/V back."""
-        if self._dropped is not None and blocks:
+        if self._keeps_dropped and blocks:
             entries = [block * self.size + i for block in blocks for i in range(self.size)]
             self._dropped.append((entries, self.storage[:, :, :, entries]))
         self.pool.drop(blocks)

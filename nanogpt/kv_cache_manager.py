@@ -12,7 +12,7 @@ from nanogpt.outputs import Row, Sampled, SchedulerOutput, Update
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView
 from nanogpt.request import Request
-from nanogpt.validate import PolicyError
+from nanogpt.validate import PolicyError, is_reference
 
 
 class KVCacheManager:
@@ -26,6 +26,7 @@ class KVCacheManager:
         self.window, self.num_sinks = config.sliding_window, config.num_sinks
         self.block_size = config.block_size or 1
         self.policies = policies
+        self._charges_all = self.window is None and is_reference(policies, "kv_usage")
         self.cache = cache
         self.window_kv_limit, self._partial_block_slack = None, 0
         if self.window is not None:
@@ -35,7 +36,10 @@ class KVCacheManager:
     def kv_tokens_charged(self, request: Request, num_scheduled_tokens: int = 0) -> int:
         """KV tokens that the request is charged, once so many more tokens are computed."""
         done = request.num_computed_tokens
-        _, held = self.policies.kv_usage(done, num_scheduled_tokens, self.window, self.num_sinks)
+        held = done + num_scheduled_tokens
+        if not self._charges_all:
+            more, window = num_scheduled_tokens, self.window
+            _, held = self.policies.kv_usage(done, more, window, self.num_sinks)
         # A window that does not start at a block's border touches one more block than it fills.
         if self._partial_block_slack:
             held += min(self._partial_block_slack, max(0, done + num_scheduled_tokens - held))

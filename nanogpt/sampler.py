@@ -42,7 +42,10 @@ class Sampler:
         active_ids = list(dict.fromkeys((*scheduled.active_ids, *sampled)))
         tokens = [each.token for each in sampled.values()]
         owned = self.policies.assign_tokens(list(sampled), active_ids, tokens)
-        return {i: Sampled(owned[i], each.num_accepted) for i, each in sampled.items()}
+        return {
+            i: each if owned[i] == each.token else Sampled(owned[i], each.num_accepted)
+            for i, each in sampled.items()
+        }
 
     def _draw(
         self, rows: Sequence[Row], output: ModelOutput, starts: Sequence[int]

@@ -18,15 +18,15 @@ from dataclasses import replace
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.extensions import Drafter
-from nanogpt.input_batch import make_rows
+from nanogpt.input_batch import check_embeddings, make_rows
 from nanogpt.kv_cache_manager import KVCacheManager, Reservation
 from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, Update
-from nanogpt.planning import Candidates, Plan, plan_problem, plan_step
+from nanogpt.planning import Candidates, Plan, plan_problem
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.request import Request
 from nanogpt.request_queue import RequestQueue
-from nanogpt.validate import PolicyError
+from nanogpt.validate import PolicyError, is_reference
 
 LOOKAHEAD = 16  # requests behind a full step
 
@@ -47,6 +47,8 @@ class Scheduler:
     ) -> None:
         self.config = config
         self.policies = policies
+        self._validates_plans = not is_reference(policies, "plan_step")
+        self._validates_inputs = not is_reference(policies, "chunk_inputs")
         self.model_config = model_config
         self.drafter = drafter
         self.kv = kv
@@ -108,8 +110,7 @@ class Scheduler:
         If the running requests exceed the KV budget: victims until the others fit. Otherwise, under
         `preempt_to_admit`: victims so that the first waiting request can start in the next step.
         """
-        staying = self.running()
-        victims: list[Request] = []
+        staying, victims = self.running(), list[Request]()
         reason = "preempted to keep the KV budget"
         while len(staying) > 1 and self.kv.is_exceeded(staying):
             victims.append(self._choose_victim(staying))
@@ -149,7 +150,7 @@ class Scheduler:
 
     def _room_for_waiting(self) -> float:
         """Tokens of the step that the reference plan leaves for waiting requests."""
-        if self.policies.plan_step is not plan_step:
+        if self._validates_plans:
             return math.inf
         return self.config.token_budget - sum(request.remaining for request in self.running())
 
@@ -179,9 +180,8 @@ class Scheduler:
             return []
         decodes, prefilling = list(candidates.decodes), list(candidates.prefilling)
         budget = self.config.token_budget
-        ask = self.policies.plan_step
-        plan = ask(decodes, prefilling, list(candidates.waiting), budget)
-        if ask is not plan_step and (problem := plan_problem(plan, candidates)):
+        plan = self.policies.plan_step(decodes, prefilling, list(candidates.waiting), budget)
+        if self._validates_plans and (problem := plan_problem(plan, candidates)):
             raise PolicyError(f"step {self.waiting.step}: {problem}")
         return list(plan)
 
@@ -199,15 +199,16 @@ class Scheduler:
         # A candidate that others were preempted for counts on the room that drafts would take.
         drafts = self.drafter.propose(planned, self.running(), self.kv) if may_draft else {}
         try:
-            return make_rows(
-                planned, hits, drafts, self.policies.chunk_inputs, self.config, self.model_config
-            )
+            rows = make_rows(planned, hits, drafts, self.policies.chunk_inputs, self.config)
+            if drafts or self._validates_inputs:
+                check_embeddings(rows, self.model_config)
         except PolicyError as error:
             raise PolicyError(f"step {self.waiting.step}, {error}") from None
+        return rows
 
     def _choose_victim(self, running: Sequence[Request]) -> Request:
-        chosen = self.policies.choose_victim([self.view(request) for request in running])
-        return self.requests[chosen]
+        views = [self.view(request) for request in running]
+        return self.requests[self.policies.choose_victim(views)]
 
     def requeue(self, victim: Request, reason: str) -> Requeue:
         """What a running request would go back to the queue with. Changes nothing."""
@@ -223,8 +224,7 @@ class Scheduler:
 
         Prefilling requests are spared: they would lose their work before they gain a token.
         """
-        staying, num_prefilling = self.running(), len(self.prefilling)
-        victims: list[Request] = []
+        staying, victims, num_prefilling = self.running(), list[Request](), len(self.prefilling)
         if not self._blocked(candidate, self.kv.reserve(staying), num_prefilling):
             return []  # it starts in this step
         entry = self.waiting.sort_entry

@@ -27,14 +27,19 @@ def refused(what: str, answer: object, wanted: str) -> PolicyError:
     return PolicyError(f"{what} returned {show(answer)}; it must be {wanted}")
 
 
+def is_reference(policies: Any, name: str) -> bool:
+    """Whether the function is the record's default, whose answers need no validation."""
+    return getattr(policies, name) is policies.__dataclass_fields__[name].default
+
+
 def validated(policies: Record, answers: Mapping[str, Callable[..., Any]]) -> Record:
     """The same record of functions, those that are not its defaults called on copies of lists.
 
     `answers` has by name what makes of an answer, and of what was asked, the answer to go on with.
     """
     record: Any = policies
-    own = [each for each in fields(record) if getattr(record, each.name) is not each.default]
-    names = [each.name for each in own if each.name in answers]
+    every = [each.name for each in fields(record)]
+    names = [name for name in every if name in answers and not is_reference(record, name)]
     return replace(record, **{n: _validated(getattr(record, n), answers[n]) for n in names})
 
 

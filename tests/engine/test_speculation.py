@@ -16,6 +16,7 @@ from lockstep import assert_holds_the_right_kv
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_metrics import request_metrics
+from nanogpt.extensions import Drafter
 from nanogpt.model import GPT
 from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.posts.oracle import generate
@@ -24,6 +25,7 @@ from nanogpt.sampling import probabilities
 from nanogpt.speculative.drafting import Draft, share_out, tempered, within_blocks
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import Trace
+from nanogpt.validate import PolicyError
 
 VOCAB = TINY.vocab_size
 ONE = EngineConfig(token_budget=64, num_draft_tokens=4)
@@ -243,6 +245,27 @@ def test_a_draft_that_is_missing_no_law_or_cannot_be_verified_is_refused():
         Engine(tiny_model(), ONE, make_executor=tensor_parallel(runner), draft=flat)
     with pytest.raises(ValueError, match=r"ranks keep every token in slots: .* no blocks"):
         Engine(tiny_model(), EngineConfig(block_size=2), make_executor=tensor_parallel(runner))
+
+
+@pytest.mark.parametrize(
+    ("drafts", "why"),
+    [
+        ((3, VOCAB), rf"token {VOCAB} is outside the vocabulary 0\.\.{VOCAB - 1}"),
+        ((-1,), rf"token -1 is outside the vocabulary 0\.\.{VOCAB - 1}"),
+        ((3,) * TINY.max_model_len, r"position \d+ is outside the context 0\.\."),
+    ],
+)
+def test_another_drafter_guesses_within_the_vocabulary_and_the_context(
+    drafts: tuple[int, ...], why: str
+):
+    class Guesses(Drafter):
+        def propose(self, planned: Any, running: Any, kv: Any) -> dict[int, tuple[int, ...]]:
+            return {request.id: drafts for request, _ in planned if request.status == "active"}
+
+    engine = Engine(tiny_model(), ONE, draft=flat)
+    engine.scheduler.drafter = Guesses()
+    with pytest.raises(PolicyError, match=rf"step 1, request 0: {why}"):
+        engine.run([(0, Request(0, prompt_of(1, 9), 12))])
 
 
 def test_the_story_tells_each_draft_with_the_chances_that_decided():
