@@ -60,21 +60,19 @@ MOVE = """(part) => {
 # What waits for a prediction as HTML: [key, whether it is to be seen].
 WAITING = """() => [...document.querySelectorAll("[data-sn-after]")].map(
     (each) => [each.dataset.snAfter, each.querySelector(".sng-withheld").checkVisibility()])"""
-# Fonts are there, and two frames in a row put everything in the same place; what moves for ever
-# is not waited for. Widgets of a lesson are in shadow roots.
+# Until fonts are there and two frames are alike; what moves for ever is looked at all the same.
 AT_REST = """async () => {
     const places = (root) => [...root.querySelectorAll("*")].flatMap((each) => {
         const {x, y, width, height} = each.getBoundingClientRect();
         return [x, y, width, height, ...(each.shadowRoot ? places(each.shadowRoot) : [])];
     });
     await document.fonts.ready;
-    let before, now;
-    for (let frame = 0; frame < 120 && (now === undefined || now !== before); frame += 1) {
-        before = now;
+    for (let frame = 0, before, now; frame < 120 && !(now && now === before); frame += 1) {
         await new Promise(requestAnimationFrame);
-        now = String(places(document));
+        [before, now] = [now, String(places(document))];
     }
 }"""
+TOO_FAR = "document.documentElement.scrollWidth - window.innerWidth"
 STOPS = "(all) => all.filter((each) => each.tabIndex === 0).length"
 # How many rules the page keeps, and those that it breaks, each with the first element that does.
 AXE = """async ([context, options]) => {
@@ -169,7 +167,7 @@ def violations(page: Page, context: object = None, **options: object) -> list[tu
 
 def assert_accessible_and_not_too_wide(page: Page) -> None:
     assert violations(page) == []
-    assert at_rest(page).evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert at_rest(page).evaluate(TOO_FAR) <= 0
 
 
 def assert_one_tab_stop_each(page: Page) -> None:

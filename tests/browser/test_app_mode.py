@@ -37,9 +37,8 @@ def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_ser
     assert page.locator(".marimo-error").count() == 0
     # "Your code" stands above an editor, and here is none; nor do slow selectors reach a page.
     label = "card => getComputedStyle(card, '::after').content"
-    assert {each.evaluate(label) for each in at_rest(page).locator("[data-yours]").all()} <= {
-        "none"
-    }
+    yours = page.locator("[data-yours]").all()
+    assert {at_rest(each).evaluate(label) for each in yours} <= {"none"}
     assert at_rest(page).evaluate(SELECTORS_WITH_HAS) == [":root:has(> body.dark)"]
     lesson = Lesson(page, stem)
     lesson.show_answer(questions.first.get_attribute("data-key"))

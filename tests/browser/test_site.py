@@ -13,7 +13,7 @@ import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from driving import COLOURS, at_rest, expect, press_on, violations
+from driving import COLOURS, TOO_FAR, at_rest, expect, press_on, violations
 from support import ROOT, run
 from tiers import tier
 
@@ -99,7 +99,7 @@ def test_a_page_draws_all_its_widgets_fits_a_phone_and_breaks_no_rule(look, name
         expect(page.locator(".sn[data-theme=light]")).to_have_count(0)
         assert violations(page, runOnly=COLOURS) == []
     page.set_viewport_size({"width": 390, "height": 900})
-    assert at_rest(page).evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert at_rest(page).evaluate(TOO_FAR) <= 0
 
 
 def test_from_a_server_it_can_be_searched_and_keeps_the_choice_of_colours(look):

@@ -3,6 +3,7 @@
 import pytest
 from driving import (
     COLOURS,
+    TOO_FAR,
     assert_accessible_and_not_too_wide,
     assert_no_text_is_cut_off,
     assert_one_tab_stop_each,
@@ -115,9 +116,7 @@ def test_tab_goes_through_every_widget_and_out_again_and_each_is_whole_at_other_
         page.set_viewport_size({"width": width, "height": 800})
         stand_at(page, 0.7)
         assert at_rest(page).evaluate(OUTSIDE) == []
-        assert (
-            at_rest(page).evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
-        )
+        assert at_rest(page).evaluate(TOO_FAR) <= 0
 
 
 # Takes away what no player moves: it looks the same wherever players stand.

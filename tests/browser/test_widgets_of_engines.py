@@ -28,9 +28,8 @@ def test_a_heaps_top_is_the_first_cell(show):
     press(page, "ArrowRight", 20)
     entries = page.locator(".sn-he-entry:not(.sn-he-absent)")
     first = entries.filter(has_text="request 3")
-    node, cell = sorted(
-        (each.bounding_box() for each in at_rest(first).all()), key=lambda at: at["y"]
-    )
+    found = [each.bounding_box() for each in at_rest(first).all()]
+    node, cell = sorted(found, key=lambda at: at["y"])
     others = [each.bounding_box() for each in at_rest(entries).all()]
     assert node["y"] == min(at["y"] for at in others)
     assert cell["x"] == min(at["x"] for at in others if at["y"] == cell["y"])

@@ -26,10 +26,7 @@ def preemption_point(vote):
 
 
 def ranks_below():
-    """The process ids of the rank processes that this test's course has started.
-
-    Those that this process itself has started are of other tests, and live on.
-    """
+    """The ids of the rank processes that the course has started, not those of this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended since
