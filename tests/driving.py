@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import inspect
 import re
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from launching import wait_for
@@ -20,6 +19,7 @@ from course.registry import exercise, lesson_exercises
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Response
 
+Found = TypeVar("Found", bound="Page | Locator")
 # What of our own elements leaves the page, or holds more than fits into it.
 TOO_WIDE = """(all) => all
     .filter((each) => each.getBoundingClientRect().right > window.innerWidth
@@ -60,6 +60,19 @@ MOVE = """(part) => {
 # What waits for a prediction as HTML: [key, whether it is to be seen].
 WAITING = """() => [...document.querySelectorAll("[data-sn-after]")].map(
     (each) => [each.dataset.snAfter, each.querySelector(".sng-withheld").checkVisibility()])"""
+# Until fonts are there and two frames are alike; what moves for ever is looked at all the same.
+AT_REST = """async () => {
+    const places = (root) => [...root.querySelectorAll("*")].flatMap((each) => {
+        const {x, y, width, height} = each.getBoundingClientRect();
+        return [x, y, width, height, ...(each.shadowRoot ? places(each.shadowRoot) : [])];
+    });
+    await document.fonts.ready;
+    for (let frame = 0, before, now; frame < 120 && !(now && now === before); frame += 1) {
+        await new Promise(requestAnimationFrame);
+        [before, now] = [now, String(places(document))];
+    }
+}"""
+TOO_FAR = "document.documentElement.scrollWidth - window.innerWidth"
 STOPS = "(all) => all.filter((each) => each.tabIndex === 0).length"
 # How many rules the page keeps, and those that it breaks, each with the first element that does.
 AXE = """async ([context, options]) => {
@@ -123,9 +136,15 @@ def press_on(found: Locator, *keys: str) -> str:
     return live(found)
 
 
+def at_rest(found: Found) -> Found:
+    """The page or the elements, once nothing of the page moves; whoever measures it asks here."""
+    getattr(found, "page", found).evaluate(AT_REST)
+    return found
+
+
 def box(locator: Locator) -> tuple[float, float]:
     """Where an element begins and ends, from left to right."""
-    found = locator.bounding_box()
+    found = at_rest(locator).bounding_box()
     return found["x"], found["x"] + found["width"]
 
 
@@ -141,16 +160,14 @@ def violations(page: Page, context: object = None, **options: object) -> list[tu
 
         page.evaluate(AXE_SCRIPT)
     options = {"resultTypes": ["violations"], "selectors": False, **options}
-    num_kept, broken = page.evaluate(AXE, [context, options])
+    num_kept, broken = at_rest(page).evaluate(AXE, [context, options])
     assert num_kept
     return [(rule, html) for rule, html in broken]
 
 
 def assert_accessible_and_not_too_wide(page: Page) -> None:
-    # What scrolls at this width gets its tab stop once it has been laid out.
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert at_rest(page).evaluate(TOO_FAR) <= 0
 
 
 def assert_one_tab_stop_each(page: Page) -> None:
@@ -158,7 +175,7 @@ def assert_one_tab_stop_each(page: Page) -> None:
     widgets = page.locator(".sn").all()
     assert widgets
     for each in widgets:
-        assert each.locator("button, input, [tabindex]").evaluate_all(STOPS) == 1
+        assert at_rest(each).locator("button, input, [tabindex]").evaluate_all(STOPS) == 1
         for picture in each.get_by_role("img").all():
             assert picture.get_attribute("aria-label")
 
@@ -166,9 +183,7 @@ def assert_one_tab_stop_each(page: Page) -> None:
 def assert_no_text_is_cut_off(page: Page) -> None:
     pictures = page.locator(".sn svg")
     assert pictures.count() > 0
-    with contextlib.suppress(AssertionError):  # a page that was resized is drawn anew
-        wait_for(lambda: pictures.evaluate_all(OUTSIDE) == [])
-    assert pictures.evaluate_all(OUTSIDE) == []
+    assert at_rest(pictures).evaluate_all(OUTSIDE) == []
 
 
 # ---- lessons -------------------------------------------------------------------------------------
@@ -346,7 +361,7 @@ def assert_stands_out(lesson: Lesson, scheme: str) -> None:
 
 def shapes(page: Page) -> list[tuple[str, int, int]]:
     """Markup and size of what is ours; a theme that is as it should be changes neither."""
-    return page.locator(".sn, .sng-report, .sng-figure").evaluate_all(SHAPES)
+    return at_rest(page).locator(".sn, .sng-report, .sng-figure").evaluate_all(SHAPES)
 
 
 def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
@@ -355,8 +370,8 @@ def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
     lesson.page.set_viewport_size({"width": width, "height": 900})
     ours = lesson.page.locator(".sn, .sng-report, .sng-figure")
     wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
-    assert lesson.page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
-    assert lesson.page.locator(".output-area").evaluate_all(SCROLLS_OR_HIDES) == []
+    assert at_rest(lesson.page).locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
+    assert at_rest(lesson.page).locator(".output-area").evaluate_all(SCROLLS_OR_HIDES) == []
 
 
 def assert_shown_only_after(page: Page, answered: set[str]) -> set[str]:

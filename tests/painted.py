@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from driving import at_rest
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession, Page
@@ -76,7 +77,7 @@ def words_of(page: Page) -> list[Word]:
 
     Of a text's pixels the least legible twentieth is left out: a hairline that crosses a letter.
     """
-    places = page.evaluate(_PREPARE)
+    places = at_rest(page).evaluate(_PREPARE)
     if not places:
         return []
     camera = page.context.new_cdp_session(page)

@@ -6,6 +6,7 @@ The engine starts it as a `ChildProcess` that inherits the shared memory's file.
 gone the rank ends at once.
 """
 
+import os
 import sys
 import time
 from collections.abc import Generator
@@ -161,3 +162,4 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[2:])
+    os._exit(0)  # gloo's own threads may wait for a rank that is gone

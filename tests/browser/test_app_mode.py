@@ -1,7 +1,7 @@
 """Lessons in app mode, where no code is on the page: to be read, predicted and looked at."""
 
 import pytest
-from driving import Lesson, assert_accessible, assert_fits, assert_stands_out, expect
+from driving import Lesson, assert_accessible, assert_fits, assert_stands_out, at_rest, expect
 from support import ROOT
 
 from course.lesson_map import find_lesson
@@ -37,8 +37,9 @@ def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_ser
     assert page.locator(".marimo-error").count() == 0
     # "Your code" stands above an editor, and here is none; nor do slow selectors reach a page.
     label = "card => getComputedStyle(card, '::after').content"
-    assert {each.evaluate(label) for each in page.locator("[data-yours]").all()} <= {"none"}
-    assert page.evaluate(SELECTORS_WITH_HAS) == [":root:has(> body.dark)"]
+    yours = page.locator("[data-yours]").all()
+    assert {at_rest(each).evaluate(label) for each in yours} <= {"none"}
+    assert at_rest(page).evaluate(SELECTORS_WITH_HAS) == [":root:has(> body.dark)"]
     lesson = Lesson(page, stem)
     lesson.show_answer(questions.first.get_attribute("data-key"))
     expect(page.locator(".sn").last).to_be_attached()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from driving import expect, live, press, violations
+from driving import at_rest, expect, live, press, violations
 from notebooks import STEMS
 from support import ROOT
 
@@ -106,7 +106,7 @@ def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(prese
     press(page, "ArrowLeft")
     assert number(page) == 1
     body = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(body) == "rgb(255, 255, 255)"
+    assert at_rest(page).evaluate(body) == "rgb(255, 255, 255)"
     assert page.locator(".sn").first.get_attribute("data-theme") == "light"
     kinds = page.evaluate("[...new Set(deck.getSlides().map((each) => each.dataset.kind))]")
     assert {"answer", "picture", "prose", "question", "task", "title"} <= set(kinds)
@@ -201,7 +201,8 @@ def test_a_picture_in_focus_keeps_its_keys_and_the_pointer_points_where_it_is(wr
     expect(shown.locator(".sd-more")).to_be_visible()
     assert number(slides) == at
     shown = go_to(slides, "One tensor for all rows: token above, position below")
-    cell = shown.locator(".sn-scroll svg text", has_text=re.compile("^14$")).bounding_box()
+    cell = shown.locator(".sn-scroll svg text", has_text=re.compile("^14$"))
+    cell = at_rest(cell).bounding_box()
     slides.mouse.click(cell["x"] + cell["width"] / 2, cell["y"] + cell["height"] / 2)
     expect(shown.locator(".sn-bv-said")).to_contain_text("B (decode), row 1, column 7")
 
@@ -214,7 +215,7 @@ def test_slides_of_a_solved_lesson_can_be_read_from_the_back_row(stem, written):
     for at in range(page.evaluate("deck.getTotalSlides()")):
         page.evaluate("(at) => deck.slide(at, 0, 9)", at)
         page.evaluate(DRAWN)
-        measured = page.evaluate(MEASURE)
+        measured = at_rest(page).evaluate(MEASURE)
         if any(measured.values()):
             title = page.locator("section.present h1, section.present h2").inner_text()
             found[f"{at}: {title}"] = measured

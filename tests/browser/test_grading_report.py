@@ -1,7 +1,7 @@
 """The pages of a class in Chromium, from a file: accessible, within the phone, on their own."""
 
 import pytest
-from driving import assert_accessible_and_not_too_wide, box
+from driving import assert_accessible_and_not_too_wide, at_rest, box
 
 pytestmark = pytest.mark.browser
 
@@ -39,7 +39,7 @@ def test_the_report_is_accessible_fits_and_shows_names_as_they_are(visit, report
         assert_accessible_and_not_too_wide(page)
     # Below a short page the window has the page's colour, unless its html has one of its own.
     background = "getComputedStyle(document.documentElement).backgroundColor"
-    assert page.evaluate(background) == "rgba(0, 0, 0, 0)"
+    assert at_rest(page).evaluate(background) == "rgba(0, 0, 0, 0)"
 
 
 @pytest.mark.nightly
@@ -64,11 +64,12 @@ def test_names_and_exercises_stay_in_sight_while_the_map_scrolls(visit, tmp_path
     found = page.locator(".map")
     found.scroll_into_view_if_needed()
     found.evaluate("(map) => map.scrollTo(150, 4000)")
-    edge, top = box(found)[0], found.bounding_box()["y"]
+    edge, top = box(found)[0], at_rest(found).bounding_box()["y"]
     row = found.locator("tbody tr").nth(145)
     assert row.locator(".name").is_visible()
     assert box(row.locator("th"))[0] == pytest.approx(edge, abs=2)
     assert box(row.locator("td").first)[0] < edge + 100
-    assert found.locator("thead th").nth(3).bounding_box()["y"] == pytest.approx(top, abs=2)
-    assert found.bounding_box()["height"] <= 900
-    assert row.bounding_box()["height"] < 40
+    head = at_rest(found).locator("thead th").nth(3).bounding_box()
+    assert head["y"] == pytest.approx(top, abs=2)
+    assert at_rest(found).bounding_box()["height"] <= 900
+    assert at_rest(row).bounding_box()["height"] < 40

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from driving import assert_accessible_and_not_too_wide, expect, violations
+from driving import assert_accessible_and_not_too_wide, at_rest, expect, violations
 from serving import watch
 from support import ROOT
 
@@ -225,6 +225,7 @@ def test_both_pages_are_accessible_and_the_screen_is_for_the_back_row(hall: Hall
         for _ in range(2):  # with the settings open, and without
             press(hall, "Settings")
             assert violations(hall.screen) == []
-            assert hall.screen.evaluate(SMALLEST) == []
-    assert hall.screen.evaluate("[scrollX, document.documentElement.scrollWidth]") == [0, 1920]
+            assert at_rest(hall.screen).evaluate(SMALLEST) == []
+    wide = at_rest(hall.screen).evaluate("[scrollX, document.documentElement.scrollWidth]")
+    assert wide == [0, 1920]
     empty(hall)

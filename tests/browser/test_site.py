@@ -13,7 +13,7 @@ import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from driving import COLOURS, expect, press_on, violations
+from driving import COLOURS, TOO_FAR, at_rest, expect, press_on, violations
 from support import ROOT, run
 from tiers import tier
 
@@ -99,14 +99,14 @@ def test_a_page_draws_all_its_widgets_fits_a_phone_and_breaks_no_rule(look, name
         expect(page.locator(".sn[data-theme=light]")).to_have_count(0)
         assert violations(page, runOnly=COLOURS) == []
     page.set_viewport_size({"width": 390, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert at_rest(page).evaluate(TOO_FAR) <= 0
 
 
 def test_from_a_server_it_can_be_searched_and_keeps_the_choice_of_colours(look):
     page = look("index", from_server=True)
     style = "(all) => all.map((each) => getComputedStyle(each).animationName)"
     moving = page.locator(".replay :is(.step, .cover, .wrong, .right)")
-    assert set(moving.evaluate_all(style)) == {"none"}  # for who wants less motion
+    assert set(at_rest(moving).evaluate_all(style)) == {"none"}  # for who wants less motion
     page.get_by_role("button", name="Dark colours").click()
     expect(page.locator(".sn-timeline")).to_have_attribute("data-theme", "dark")
     page.keyboard.press("/")

@@ -3,16 +3,17 @@
 import pytest
 from driving import (
     COLOURS,
+    TOO_FAR,
     assert_accessible_and_not_too_wide,
     assert_no_text_is_cut_off,
     assert_one_tab_stop_each,
+    at_rest,
     expect,
     shapes,
     stand_at,
     violations,
 )
 from galleries import GALLERIES, gallery
-from launching import wait_for
 from painted import words_of
 from tiers import some
 
@@ -71,7 +72,7 @@ def test_nothing_breaks_an_accessibility_rule_or_the_page_s_width_in_either_them
         if part is not None:
             stand_at(page, part)
         assert_accessible_and_not_too_wide(page)
-        assert page.evaluate(OUTSIDE) == []
+        assert at_rest(page).evaluate(OUTSIDE) == []
         assert_no_text_is_cut_off(page)
         in_light = shapes(page)
         turn(page, "dark")
@@ -106,7 +107,7 @@ def test_tab_goes_through_every_widget_and_out_again_and_each_is_whole_at_other_
         for _ in range(8 * len(widgets)):
             page.keyboard.press(key)
             visited.append(page.evaluate(FOCUSED))
-            assert page.evaluate(HEIGHT) == height, "or a click finds the page moved"
+            assert at_rest(page).evaluate(HEIGHT) == height, "or a click finds the page moved"
             if visited[-1] == door:
                 break
         assert visited[-1] == door
@@ -114,8 +115,8 @@ def test_tab_goes_through_every_widget_and_out_again_and_each_is_whole_at_other_
     for width in (320, 1400):  # 320 is a laptop's page at a zoom of 400 %
         page.set_viewport_size({"width": width, "height": 800})
         stand_at(page, 0.7)
-        wait_for(lambda: page.evaluate(OUTSIDE) == [])  # each picture is drawn anew
-        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        assert at_rest(page).evaluate(OUTSIDE) == []
+        assert at_rest(page).evaluate(TOO_FAR) <= 0
 
 
 # Takes away what no player moves: it looks the same wherever players stand.

@@ -5,7 +5,7 @@
 
 import pytest
 import samples
-from driving import box, focus_toolbar, from_the_start, live, press
+from driving import at_rest, box, focus_toolbar, from_the_start, live, press
 from galleries import make, miscounted_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
@@ -16,7 +16,7 @@ def said(page):
 
 
 def heights(found):
-    return [each.bounding_box()["height"] for each in found.all()]
+    return [each.bounding_box()["height"] for each in at_rest(found).all()]
 
 
 # ---- the heap ------------------------------------------------------------------------------------
@@ -28,8 +28,9 @@ def test_a_heaps_top_is_the_first_cell(show):
     press(page, "ArrowRight", 20)
     entries = page.locator(".sn-he-entry:not(.sn-he-absent)")
     first = entries.filter(has_text="request 3")
-    node, cell = sorted((each.bounding_box() for each in first.all()), key=lambda at: at["y"])
-    others = [each.bounding_box() for each in entries.all()]
+    found = [each.bounding_box() for each in at_rest(first).all()]
+    node, cell = sorted(found, key=lambda at: at["y"])
+    others = [each.bounding_box() for each in at_rest(entries).all()]
     assert node["y"] == min(at["y"] for at in others)
     assert cell["x"] == min(at["x"] for at in others if at["y"] == cell["y"])
     fill = "all => all.map((each) => getComputedStyle(each).fill)"
@@ -51,11 +52,12 @@ def test_a_kv_budget_is_drawn_to_scale(show):
     assert heights(picture.locator(".sn-kv-box-dropped")) == [pytest.approx(11 * one, abs=2)]
     hatched = heights(picture.locator("g > rect[fill^=url]"))
     assert [round(each / one) for each in hatched[-2:]] == [11, 11]
-    line, first = page.locator(".sn-kv-limit").bounding_box()["y"], held.first.bounding_box()
+    line = at_rest(page).locator(".sn-kv-limit").bounding_box()["y"]
+    first = at_rest(held.first).bounding_box()
     assert first["y"] + first["height"] - line == pytest.approx(22 * one, abs=2)
-    assert held.first.bounding_box()["width"] == held.last.bounding_box()["width"]
+    assert at_rest(held).first.bounding_box()["width"] == held.last.bounding_box()["width"]
     page.get_by_role("button", name="Width shows time").click()
-    assert held.first.bounding_box()["width"] > held.last.bounding_box()["width"]
+    assert at_rest(held).first.bounding_box()["width"] > held.last.bounding_box()["width"]
 
 
 # ---- masks and batches ---------------------------------------------------------------------------
@@ -82,12 +84,12 @@ def test_a_batch_collapses_into_the_strip_and_shows_its_mask(show):
     chip, cells = page.locator(".sn-chip"), page.locator(".sn-bv-picture .sn-bv-real .sn-bv-box")
     assert chip.text_content() == "11 useful of 32 computed"
     tops = "all => new Set(all.map((each) => Math.round(each.getBoundingClientRect().y))).size"
-    assert cells.evaluate_all(tops) == 4
+    assert at_rest(cells).evaluate_all(tops) == 4
     assert page.locator(".sn-bv-mask").is_hidden()
     focus_toolbar(page)
     press(page, "ArrowRight")
     assert chip.text_content() == "11 useful of 11 computed"
-    assert cells.evaluate_all(tops) == 1
+    assert at_rest(cells).evaluate_all(tops) == 1
     lefts = cells.evaluate_all("all => all.map((each) => each.getBoundingClientRect().x)")
     assert lefts == sorted(lefts) and len(lefts) == 11
     press(page, "ArrowRight")
@@ -147,8 +149,8 @@ def test_bytes_held_and_counted_are_drawn_to_scale(show):
     focus_toolbar(page)
     press(page, "ArrowRight")
     assert [picture.locator(f".sn-ss-{kind}").count() for kind in ("seen", "unseen")] == [1, 19]
-    held = picture.locator(".sn-ss-held").bounding_box()["width"]
-    counted = picture.locator(".sn-ss-counted").bounding_box()["width"]
+    held = at_rest(picture).locator(".sn-ss-held").bounding_box()["width"]
+    counted = at_rest(picture).locator(".sn-ss-counted").bounding_box()["width"]
     assert held == pytest.approx(20 * counted, rel=0.02)
     # A bounding box has room for the corners of a line, the same on both sides.
     bracket, cell = box(page.locator(".sn-ss-bracket")), box(picture.locator(".sn-ss-seen"))

@@ -8,7 +8,7 @@ import re
 
 import pytest
 import samples
-from driving import box, focus_toolbar, from_the_start, live, press
+from driving import at_rest, box, focus_toolbar, from_the_start, live, press
 from galleries import make
 from preempting import wait_for
 
@@ -54,14 +54,14 @@ def test_a_fleet_is_zoomed_into_at_its_event_and_the_pointer_tells_of_its_moment
     assert whole[0] <= box(page.locator(".sn-fv-cursor"))[0] <= whole[1]
     page = show([make("FleetView")])
     picture, caption = page.locator(".sn-fv-picture"), page.locator(".sn-fv-table caption")
-    before, size = caption.text_content(), picture.bounding_box()
+    before, size = caption.text_content(), at_rest(picture).bounding_box()
     picture.hover(position={"x": size["width"] / 2, "y": 40})
     assert caption.text_content() != before
     page.mouse.move(0, 0)
     assert caption.text_content() == before
     focus_toolbar(page)  # its help opens: the press must not close it and move the picture away
-    size = picture.bounding_box()
-    lane = page.locator(".sn-fv-name", has_text="worker 1").bounding_box()
+    size = at_rest(picture).bounding_box()
+    lane = at_rest(page).locator(".sn-fv-name", has_text="worker 1").bounding_box()
     picture.click(position={"x": size["width"] / 2, "y": lane["y"] - size["y"] + 30})
     assert "loses its place at worker 1" in live(page)
 
@@ -69,13 +69,13 @@ def test_a_fleet_is_zoomed_into_at_its_event_and_the_pointer_tells_of_its_moment
 def test_seeds_are_compared_metric_by_metric_and_one_by_one(show):
     page = show([make("PairedSeeds")])
     panels, words = page.locator(".sn-ps-panel"), page.locator(".sn-ps-words")
-    first, second = (panels.nth(each).bounding_box() for each in (0, 1))
+    first, second = (at_rest(panels).nth(each).bounding_box() for each in (0, 1))
     assert first["y"] == second["y"] and first["x"] < second["x"]
     focus_toolbar(page)
     press(page, "ArrowRight", 2)
     assert words.nth(0).text_content().startswith("Seed 43: ")
     press(page, "Home")
-    mark = panels.nth(0).locator(".sn-ps-better circle.sn-ps-mark").last.bounding_box()
+    mark = at_rest(panels).nth(0).locator(".sn-ps-better circle.sn-ps-mark").last.bounding_box()
     page.mouse.move(mark["x"] + 4, mark["y"] + 4)
     assert words.nth(1).text_content().startswith("Seed 46: ")
     page.mouse.down()
@@ -171,8 +171,8 @@ def test_all_ranks_leave_at_the_layer_where_one_votes_to(show):
     assert begins < left < (begins + ends) / 2 < right < ends
     press(page, "End")
     assert picture.locator(".sn-vb-never").count() == 8
-    work = picture.locator(".sn-vb-work-wasted").bounding_box()["width"]
-    whole = picture.locator(".sn-vb-all").bounding_box()["width"]
+    work = at_rest(picture).locator(".sn-vb-work-wasted").bounding_box()["width"]
+    whole = at_rest(picture).locator(".sn-vb-all").bounding_box()["width"]
     assert work / whole == pytest.approx(7 / 12, abs=0.01)
 
 
@@ -206,10 +206,10 @@ def test_a_pass_shows_its_drafts_and_leaves_what_stands(show):
         strip.locator(".sn-sp-token"),
         page.locator(".sn-sp-table tbody td:last-child"),
     )
-    assert tokens.evaluate_all(shown) == ["h", "e", "␣", "x", "y", "↵"]
+    assert at_rest(tokens).evaluate_all(shown) == ["h", "e", "␣", "x", "y", "↵"]
     assert verdicts.all_text_contents() == ["✗ rejected", "not read", "↻ resampled"]
     press(page, "ArrowRight")
-    assert tokens.evaluate_all(shown) == ["h", "e", "␣", "↵", "W"]
+    assert at_rest(tokens).evaluate_all(shown) == ["h", "e", "␣", "↵", "W"]
     strip.locator(".sn-sp-kept").first.hover()
     assert verdicts.all_text_contents() == ["✓ kept", "✓ kept", "+ bonus"]
     page.mouse.move(0, 0)
@@ -240,7 +240,7 @@ def test_a_slider_chooses_the_series_which_differ_in_dashes_and_are_named_at_the
     assert len(dashes) == len(set(dashes)) == 3
     names = page.locator(".sn-cu-name")
     assert names.all_text_contents() == ["two forwards", "padded, one forward", "packed"]
-    tops = sorted(each.bounding_box()["y"] for each in names.all())
+    tops = sorted(each.bounding_box()["y"] for each in at_rest(names).all())
     assert all(below - above >= 16 for above, below in itertools.pairwise(tops))
     slider = page.get_by_role("slider", name="decodes")
     slider.focus()

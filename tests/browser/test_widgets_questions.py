@@ -2,7 +2,7 @@
 
 import pytest
 import samples
-from driving import violations
+from driving import at_rest, violations
 from galleries import make
 
 from course.prediction import after
@@ -89,7 +89,7 @@ def test_each_of_two_predictions_shows_its_own_alone_and_without_a_choice(show):
     assert page.locator(".sn-pr-chosen").count() == 0
     page.get_by_role("button", name="Show me").click()
     assert "This answers l00.a." in page.inner_text("main")
-    assert page.evaluate("document.documentElement.dataset.snDid") == "l00.ab l00.a"
+    assert at_rest(page).evaluate("document.documentElement.dataset.snDid") == "l00.ab l00.a"
 
 
 @pytest.mark.nightly

@@ -2,7 +2,7 @@
 
 import pytest
 import samples
-from driving import box, focus_toolbar, from_the_start, live, press, stand_at
+from driving import at_rest, box, focus_toolbar, from_the_start, live, press, stand_at
 from galleries import make
 
 pytestmark = pytest.mark.browser
@@ -43,7 +43,7 @@ def test_the_keyboard_and_the_pointer_step_a_picture_and_the_page_hears_nothing(
         press(page, "Space")
         seen.append(live(page).split(":")[0])
     assert seen[4:] == ["Step 1", "Step 14"]
-    assert page.evaluate("document.body.dataset.heard") is None
+    assert at_rest(page).evaluate("document.body.dataset.heard") is None
     page.locator(".sn-tl-picture").click(position={"x": 3 + 57 * 2.5, "y": 60})
     assert live(page).startswith("Step 2: ")
 
@@ -65,7 +65,7 @@ def test_the_first_step_that_differs_is_open_marked_in_both_runs_and_found_again
     places = "(all) => all.map((each) => [each.getAttribute('x'), each.getAttribute('y')])"
     marks = first.locator(".sn-tl-picture .sn-tl-first").evaluate_all(places)
     assert len(marks) == 2
-    assert marks == first.locator(".sn-tl-cursor").evaluate_all(places)
+    assert marks == at_rest(first).locator(".sn-tl-cursor").evaluate_all(places)
     assert first.locator(".sn-note").text_content() == (
         "Step 1 is the first that differs. Yours: request 1 prefills tokens 0 to 23 of 24 and "
         "samples 'a'. The reference: request 1 prefills tokens 0 to 7 of 24."

@@ -216,14 +216,18 @@ def test_nothing_goes_over_from_one_answer_to_the_next(starter: Starter) -> None
         sys.modules["json"] = None  # type: ignore[assignment]
         return a + b
 
+    def pid(a: int, b: int) -> int:
+        return os.getpid()
+
     def looks(a: int, b: int) -> int:
         import json  # noqa: F401
 
         return int(torch.equal(torch.zeros(1), torch.ones(1)))
 
-    if isinstance(starter, Spawner):
-        pytest.skip("a spawned process serves several answers")
-    assert (outcome(starter, spoils), outcome(starter, looks)) == ("3", "0")
+    if isinstance(starter, Spawner):  # its one process serves several answers
+        assert outcome(starter, pid) == outcome(starter, pid)
+    else:
+        assert (outcome(starter, spoils), outcome(starter, looks)) == ("3", "0")
 
 
 def test_torch_computes_there_whatever_threads_there_are_here(starter: Starter) -> None:

@@ -105,6 +105,7 @@ def test_a_prediction_is_a_show_of_hands_and_then_its_reason():
     assert number.question.options == () and number.question.answer == "1,234"
 
 
+@pytest.mark.process
 def test_a_learner_s_cards_and_hints_are_left_out_and_a_control_shows_its_start():
     passed = exercise("l00.next_inputs").check(exercise("l00.next_inputs").right[0])
     shown = Withheld("l07.x", Report("l00.next_inputs", "failed", (), 0, "No.", exhibit="A"))

@@ -153,6 +153,7 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, capsys
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.process
 def test_the_readmes_picture_is_what_its_script_makes_of_a_wrong_and_a_right_answer():
     text = FILE.read_text(encoding="utf-8")
     wrong, right = showcase.report(showcase.WRONG), showcase.report(showcase.RIGHT)

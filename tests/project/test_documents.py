@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from support import ROOT
 
 from course.launcher.command import COMMANDS, OF_THE_COURSE, parser
@@ -79,6 +80,7 @@ def lines_of(part: str, *signs: str) -> str:
     return "\n".join(line[1:] for line in body.splitlines() if line.startswith(signs))
 
 
+@pytest.mark.process
 def test_the_exercise_of_the_guide_fits_its_lesson_and_judges(tmp_path: Path):
     diff = (ROOT / "docs" / "add_an_exercise.diff").read_text(encoding="utf-8")
     _, lesson, module = diff.split("diff --git ")

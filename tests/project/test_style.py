@@ -1,6 +1,8 @@
 """What other programs say of the whole tree: ruff, pyright, and node of the JavaScript."""
 
+import ast
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +14,20 @@ from support import ROOT, find_program, run, unavailable
 def test_ruff_has_nothing_to_say(command: list[str]):
     done = run([sys.executable, "-m", "ruff", *command], cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_tests_measure_a_page_only_at_rest():
+    """A box always, and what a script finds in an assert: right after a change both still move."""
+    looks = {ast.Assert: r"\.bounding_box\(|\.evaluate(_all)?\("}
+    looks |= dict.fromkeys((ast.Assign, ast.Expr, ast.Return), r"\.bounding_box\(")
+    bare = [
+        f"{path.name}:{each.lineno}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if type(each) in looks and re.search(looks[type(each)], said := ast.unparse(each))
+        if "at_rest(" not in said
+    ]
+    assert bare == []
 
 
 GUARDED = (  # these ask first whether the system has what they use, or run on Linux only

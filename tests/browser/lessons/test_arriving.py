@@ -7,6 +7,7 @@ from driving import (
     assert_ran_by_itself,
     assert_shown_only_after,
     assert_stands_out,
+    at_rest,
     expect,
     in_lesson,
 )
@@ -57,7 +58,7 @@ def test_an_untouched_lesson_has_run_by_itself_and_fits_a_narrow_page(lesson):
 
 @in_lesson(*OPENED[:2])
 def test_all_begins_at_one_left_edge_and_text_is_narrower_than_cards_pictures_and_code(lesson):
-    column = lesson.page.evaluate(COLUMN)
+    column = at_rest(lesson.page).evaluate(COLUMN)
     left, text_right = column["text"][0]
     right = column["card"][0][1]
     assert text_right < right - 60

@@ -6,7 +6,7 @@ The predictions are answered by then; the tests of a lesson work in this order.
 import re
 
 import pytest
-from driving import box, expect, in_lesson, press_on, worked_source
+from driving import at_rest, box, expect, in_lesson, press_on, worked_source
 from launching import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
@@ -31,7 +31,8 @@ def test_a_lesson_s_tasks_stand_over_framed_cells_its_lines_are_short_and_a_relo
         assert label == '"Your code"'
         frame = lesson.cell(name).locator("xpath=ancestor::*[@data-testid='cell-editor'][1]")
         width = frame.evaluate("(editor) => getComputedStyle(editor).borderTopWidth")
-        below = frame.bounding_box()["y"] - card.bounding_box()["y"] - card.bounding_box()["height"]
+        above = at_rest(card).bounding_box()
+        below = at_rest(frame).bounding_box()["y"] - above["y"] - above["height"]
         assert (width, 0 < below < 40) == ("2px", True)
     hidden = page.locator(HIDDEN_EDITORS)
     assert hidden.count() > 20

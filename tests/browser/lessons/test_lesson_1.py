@@ -6,7 +6,7 @@ The tests work in this order, each in cells that no other needs.
 import re
 
 import pytest
-from driving import expect, in_lesson, press_on
+from driving import at_rest, expect, in_lesson, press_on
 from launching import wait_for
 
 from course.lesson_data.l01_chunks import six_requests
@@ -137,7 +137,7 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(l
         assert words.startswith(f"Yours, step {number}: ")
         assert plan_in(words) == plan
         lesson.page.keyboard.press("ArrowRight")
-    drawn = timeline.locator(".sn-tl-picture").evaluate(DRAWN)
+    drawn = at_rest(timeline).locator(".sn-tl-picture").evaluate(DRAWN)
     assert sorted(map(tuple, drawn)) == sorted(
         (work.kind, work.request_id, step.step) for step in steps for work in step.work
     )
