@@ -1,12 +1,13 @@
 """Whether a draft stays: the target's chances beside the draft's, and what two numbers decide."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 import traitlets
+from msgspec import Meta
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Amount, Natural, OneOrMore, Words, read
 
 MOST_PARTS = 40
 
@@ -38,29 +39,29 @@ class AcceptBars(Picture):
         name: str = "the rule",
         **face: Unpack[Face],
     ) -> None:
-        words = checking.list_of(checking.words, at_least=2)(tokens, "tokens")
+        words = read(tokens, Annotated[list[Words], Meta(min_length=2)], "tokens")
         super().__init__(
             p=_checked_chances(p, "p", len(words)),
             q=_checked_chances(q, "q", len(words)),
             outcomes=_checked_outcomes(outcomes, len(words)),
             tokens=words,
             title=title,
-            name=checking.words(name, "the name"),
+            name=read(name, Words, "the name"),
             **face,
         )
 
 
 def _checked_chances(value: object, what: str, length: int) -> list[float]:
-    found = checking.list_of(checking.amount)(value, what)
+    found: list[float] = read(value, list[Amount], what)
     if len(found) != length:
         raise ValueError(f"{what} has {len(found)} chances for {length} tokens")
     if abs(sum(found) - 1) > 1e-6:
         raise ValueError(f"{what} sums to {sum(found):.6g}; chances must sum to 1")
-    return [float(each) for each in found]
+    return found
 
 
-def _checked_outcomes(value: object, length: int) -> list[list[list[list[Any]]]]:
-    found = _OUTCOMES(value, "outcomes")
+def _checked_outcomes(value: object, length: int) -> list[Any]:
+    found = read(value, list[OneOrMore[list[tuple[bool, Natural]]]], "outcomes")
     if len(found) != length:
         raise ValueError(f"there are outcomes for {len(found)} drafts and {length} tokens")
     parts = len(found[0])
@@ -69,14 +70,6 @@ def _checked_outcomes(value: object, length: int) -> list[list[list[list[Any]]]]
     for draft, rows in enumerate(found):
         if [len(row) for row in rows] != [parts] * parts:
             raise ValueError(f"the outcomes of draft {draft} are not {parts} by {parts}")
-        for pair in (pair for row in rows for pair in row):
-            if len(pair) != 2 or not isinstance(pair[0], bool) or pair[1] not in range(length):
-                raise ValueError(
-                    f"an outcome of draft {draft} is {pair!r}; "
-                    f"it must be True or False, and a token from 0 to {length - 1}"
-                )
-    return found
-
-
-_ROWS = checking.list_of(checking.list_of(checking.items), at_least=1)
-_OUTCOMES = checking.list_of(_ROWS)
+        if any(token >= length for row in rows for _, token in row):
+            raise ValueError(f"an outcome of draft {draft} has a token beyond {length - 1}")
+    return [[[list(pair) for pair in row] for row in rows] for rows in found]

@@ -5,8 +5,8 @@ from typing import Unpack
 
 import traitlets
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Amount, OneOrMore, Positive, read
 
 
 class AttentionByDistance(Picture):
@@ -44,15 +44,14 @@ class AttentionByDistance(Picture):
                 if not sum(row) + (sum(sinks[layer][head]) if sinks else 0) > 0:
                     raise ValueError(f"layer {layer}, head {head} has no weight at any distance")
         farthest = len(found[0][0]) - 1
-        if checking.whole(window, "the window", least=1) > max(1, farthest):
+        if read(window, Positive, "the window") > max(1, farthest):
             raise ValueError(f"the window is {window}, but the weights end {farthest} back")
         super().__init__(weights=found, sink_weights=sinks, window=window, title=title, **face)
 
 
 def _checked_weights(value: object, what: str) -> list[list[list[float]]]:
     """Layers of heads of numbers, all layers and all heads equally long."""
-    row = checking.list_of(checking.amount, at_least=1)
-    layers = checking.list_of(checking.list_of(row, at_least=1), at_least=1)(value, what)
+    layers: list[list[list[float]]] = read(value, OneOrMore[OneOrMore[OneOrMore[Amount]]], what)
     for name, sizes in (
         ("layers", {len(heads) for heads in layers}),
         ("heads", {len(row) for heads in layers for row in heads}),

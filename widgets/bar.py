@@ -2,7 +2,7 @@
 
 from html import escape
 
-from widgets import checking
+from widgets.records import Amount, Words, read
 
 _OUTER = "display:inline-block;width:8em;height:.7em;margin-right:.6em;border-radius:2px;"
 _PARTS = ("#1f5fbf", "#8a94a3", "#b04a00")
@@ -15,10 +15,7 @@ def bar(parts: float | list[float], words: str) -> str:
     the words.
     Raises: ValueError for a part below 0, more than 1 in all, or more parts than colours.
     """
-    found = [
-        checking.amount(part, "a part of the bar")
-        for part in (parts if isinstance(parts, list) else [parts])
-    ]
+    found = read(parts if isinstance(parts, list) else [parts], list[Amount], "the bar")
     if sum(found) > 1 + 1e-9 or len(found) > len(_PARTS):
         raise ValueError(f"the bar has parts {found}; it holds at most {len(_PARTS)}, of 1 in all")
     pieces = "".join(
@@ -26,6 +23,6 @@ def bar(parts: float | list[float], words: str) -> str:
         f'background:{colour};vertical-align:top"></i>'
         for part, colour in zip(found, _PARTS, strict=False)
     )
-    said = escape(checking.words(words, "the words of the bar"))
+    said = escape(read(words, Words, "the words of the bar"))
     style = f"{_OUTER}background:rgba(128,136,148,.22);overflow:hidden;white-space:nowrap"
     return f'<span aria-hidden="true" style="{style}">{pieces}</span>{said}'

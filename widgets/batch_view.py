@@ -1,29 +1,50 @@
 """The padded batch of one step, cell by cell, and the packed strip that it collapses into."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
-from widgets.mask_stepper import checked_matrix
+from widgets.mask_stepper import Matrix, check_matrix
 from widgets.picture import Face, Picture
+from widgets.records import Natural, OneOrMore, Positive, Words, read
 
-_ROW = checking.shape(
-    id=checking.whole, kind=checking.one_of("decode", "prefill"), label=checking.words
-)
+
+class _Row(Struct):
+    id: Natural
+    kind: Literal["decode", "prefill"]
+    label: Words
+
+
+class _Packed(Struct):
+    cu_seqlens_q: list[int]
+    cu_seqlens_k: list[int]
+    mask: Matrix
+    key_labels: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        num_keys = check_matrix(self.mask)
+        if self.key_labels is not None and len(self.key_labels) != num_keys:
+            raise ValueError(f"there are {len(self.key_labels)} key labels for {num_keys} keys")
+
+
+class _Batch(Struct):
+    """Whole numbers of any sign: a wrong position is drawn, not refused."""
+
+    tokens: list[OneOrMore[int]]
+    positions: list[OneOrMore[int]]
+    texts: list[list[str]] | None = None
+    packed: _Packed | None = None
 
 
 class BatchView(Picture, styles=("mask_stepper",)):
     """The cells of a left-padded batch: whose they are, and how few are useful.
 
-    `rows[i]` is {"id", "kind": "decode" | "prefill", "label"}; the last `num_scheduled_tokens[i]`
-    cells of row i are its new tokens, the others padding. `tokens`, `positions` and `texts`
-    (strings to show instead of token ids) hold a list per row. They are drawn as given, rows of
-    unequal length too. `packed` is {"cu_seqlens_q", "cu_seqlens_k", "mask": N rows of K truth
-    values} with optional "key_labels", K strings: the same tokens in one flat row, and which query
-    sees which key. `reference` is {"tokens",
-    "positions"} with optional "texts" and "packed"; what differs from it is marked. Plain data:
+    The last `num_scheduled_tokens[i]` cells of row i are its new tokens, the others padding.
+    `tokens`, `positions` and `texts` (strings to show instead of token ids) hold a list per row.
+    They are drawn as given, rows of unequal length too. `packed` are the same tokens in one flat
+    row, and which query sees which key. Differences from the `reference` are marked. Plain data:
     tensors go in as `.tolist()`.
     Raises: ValueError for no row, lists that are not one per row, or anything but whole numbers.
     """
@@ -46,74 +67,29 @@ class BatchView(Picture, styles=("mask_stepper",)):
         title: str = "",
         **face: Unpack[Face],
     ) -> None:
-        found = checking.list_of(_ROW, at_least=1)(rows, "rows")
+        found = read(rows, OneOrMore[_Row], "rows")
+        counts = read(num_scheduled_tokens, list[Positive], "num_scheduled_tokens")
+        _check_rows(counts, "num_scheduled_tokens", len(found))
         batch = {"tokens": tokens, "positions": positions, "texts": texts, "packed": packed}
-        counts = _one_per_row(num_scheduled_tokens, "num_scheduled_tokens", len(found))
+        other = reference and _checked_batch(reference, " of the reference", len(found))
         super().__init__(
             rows=found,
-            num_scheduled_tokens=[
-                checking.whole(count, "an entry of num_scheduled_tokens", least=1)
-                for count in counts
-            ],
+            num_scheduled_tokens=counts,
             batch=_checked_batch(batch, "", len(found)),
-            reference=None
-            if reference is None
-            else _checked_batch(reference, " of the reference", len(found)),
+            reference=other,
             title=title,
             **face,
         )
 
 
 def _checked_batch(value: object, whose: str, num_rows: int) -> dict[str, Any]:
-    """What a batch and its reference have in common; `whose` ends the names in a sentence."""
-    found = checking.record(value, f"the batch{whose}", ("tokens", "positions"))
-    batch: dict[str, Any] = {
-        name: [
-            _wholes(row, f"a row of {name}{whose}", at_least=1)
-            for row in _one_per_row(found[name], f"{name}{whose}", num_rows)
-        ]
-        for name in ("tokens", "positions")
-    }
-    texts, packed = found.get("texts"), found.get("packed")
-    if texts is not None:
-        texts = _checked_texts(texts, f"texts{whose}", num_rows)
-    if packed is not None:
-        packed = _checked_packed(packed, f"packed{whose}")
-    return {**batch, "texts": texts, "packed": packed}
-
-
-def _checked_texts(value: object, what: str, num_rows: int) -> list[list[str]]:
-    check = checking.list_of(checking.text)
-    return [check(row, f"a row of {what}") for row in _one_per_row(value, what, num_rows)]
-
-
-def _checked_packed(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, ("cu_seqlens_q", "cu_seqlens_k", "mask"))
-    mask = checked_matrix(found["mask"], f"the mask of {what}")
-    key_labels = found.get("key_labels")
-    if key_labels is not None:
-        key_labels = [str(each) for each in checking.items(key_labels, f"key_labels of {what}")]
-        if len(key_labels) != len(mask[0]):
-            raise ValueError(f"{what} has {len(key_labels)} key labels for {len(mask[0])} keys")
-    cumulative = {
-        name: _wholes(found[name], f"{name} of {what}") for name in ("cu_seqlens_q", "cu_seqlens_k")
-    }
-    return {**cumulative, "mask": mask, "key_labels": key_labels}
-
-
-def _one_per_row(value: object, what: str, num_rows: int) -> list[Any]:
-    found = checking.items(value, what)
-    if len(found) != num_rows:
-        raise ValueError(f"{what} has {len(found)} entries for {num_rows} rows; it needs one each")
+    """A batch or its reference; `whose` ends its name in a sentence."""
+    found = read(value, _Batch, f"the batch{whose}")
+    for name in ("tokens", "positions", "texts"):
+        _check_rows(found[name], f"{name}{whose}", num_rows)
     return found
 
 
-def _wholes(value: object, what: str, at_least: int = 0) -> list[int]:
-    """Whole numbers of any sign: a wrong position is drawn, not refused."""
-    return checking.list_of(_integer, at_least)(value, what)
-
-
-def _integer(value: object, what: str) -> int:
-    if not checking.is_whole(value):
-        raise ValueError(f"{what} is {value!r}; it must be a whole number")
-    return value
+def _check_rows(found: list[Any] | None, what: str, num_rows: int) -> None:
+    if found is not None and len(found) != num_rows:
+        raise ValueError(f"{what} has {len(found)} entries for {num_rows} rows; it needs one each")

@@ -4,15 +4,38 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
+from widgets.records import Natural, OneOrMore, Positive, read
 from widgets.timeline import SHAKESPEARE, checked_trace
 
-_FIELDS = (
-    "block_size", "num_blocks", "tables", "idle", "allocated", "freed", "evicted", "published",
-)  # fmt: skip
+
+class _Blocks(Struct):
+    block_size: Positive
+    num_blocks: Positive
+    tables: list[tuple[int, list[Natural]]]
+    idle: list[Any]
+    allocated: Any
+    freed: Any
+    evicted: Any
+    published: Any
+
+    def __post_init__(self) -> None:
+        for request_id, table in self.tables:
+            for block in table:
+                if block >= self.num_blocks:
+                    raise ValueError(
+                        f"the table of request {request_id} names block {block}; the blocks end at "
+                        f"{self.num_blocks - 1}"
+                    )
+
+
+class _Step(Struct):
+    blocks: _Blocks
+    kv: list[Any]
+    admitted: list[Any]
 
 
 class BlockPool(Picture):
@@ -49,20 +72,8 @@ class BlockPool(Picture):
         )
 
 
-def checked_blocks(value: object, what: str) -> dict[str, Any]:
+def checked_blocks(value: Mapping[str, Any], what: str) -> dict[str, Any]:
     """`value` as the trace of a run with blocks. Raises: ValueError saying what it lacks."""
     trace = checked_trace(value, what)
-    steps = checking.items(trace["steps"], f"the steps of {what}", at_least=1)
-    for index, step in enumerate(steps):
-        checking.record(step, f"step {index} of {what}", ("blocks", "kv", "admitted"))
-        blocks = checking.record(step["blocks"], f"the blocks of step {index} of {what}", _FIELDS)
-        end = checking.whole(blocks["num_blocks"], f"num_blocks of step {index}", least=1)
-        checking.whole(blocks["block_size"], f"block_size of step {index}", least=1)
-        for request_id, table in blocks["tables"]:
-            for block in table:
-                if checking.whole(block, f"a block of request {request_id}") >= end:
-                    raise ValueError(
-                        f"the table of request {request_id} in step {index} of {what} names block "
-                        f"{block}; the blocks end at {end - 1}"
-                    )
+    read(trace["steps"], OneOrMore[_Step], f"the steps of {what}")
     return trace

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from widgets import checking
+from widgets.records import Words, read
 
 YOURS = "yours"
 REFERENCE = "the reference"
@@ -22,9 +22,6 @@ def compared_names(names: Sequence[str] | None, yours: bool) -> list[str]:
     """
     if names is None:
         return [YOURS, REFERENCE] if yours else [whose(yours)]
-    found = [checking.words(name, "a name") for name in names]
-    if len(found) != 2:
-        raise ValueError(f"there are {len(found)} names; a comparison has 2")
     if yours:
         raise ValueError("names are given, so yours must be False; name the learner's side yours")
-    return found
+    return list(read(names, tuple[Words, Words], "the names"))

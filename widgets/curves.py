@@ -1,23 +1,44 @@
 """Curves: named series of points on labelled axes, with sliders that choose among computed ones."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import traitlets
+from msgspec import Meta, Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, Number, OneOrMore, Words, read
+
+
+class _Slider(Struct):
+    name: Words
+    values: Annotated[list[Number | Words], Meta(min_length=2)]
+    shown: Natural = 0
+
+    def __post_init__(self) -> None:
+        if self.shown >= len(self.values):
+            raise ValueError(
+                f"slider {self.name!r} shows value {self.shown}, but it has {len(self.values)}"
+            )
+
+
+class _Series(Struct):
+    name: Words
+    points: OneOrMore[tuple[Number, Number]]
+    style: Literal["line", "points"] = "line"
+    when: dict[str, float | str] = {}
+
+    def __post_init__(self) -> None:
+        self.points.sort()
 
 
 class Curves(Picture):
     """Series over one axis, each named where it ends, and their numbers as a table.
 
-    Each series is {"name", "points": [[x, y], ...]} with an optional "style", "line" or "points",
-    and an optional "when": {slider: value}. A name has one colour, and may come once for every
-    value of the sliders. `x` and `y` are what the axes count and its unit ("" for none). Each
-    slider is {"name", "values": at least two numbers or texts, "shown": the index of the one shown
-    at first}; a series is shown while its "when" holds. `source` is said as a chip ("modelled: a
-    large GPU"); `log_x` doubles x from tick to tick. `start` has no meaning here.
+    A name has one colour, and may come once for every value of the sliders. `x` and `y` are what
+    the axes count and its unit ("" for none). `shown` is the index of the value that a slider shows
+    at first; a series is shown while its `when` holds, {slider: value}. `source` is said as a chip
+    ("modelled: a large GPU"); `log_x` doubles x from tick to tick. `start` has no meaning here.
     Raises: ValueError for a series without points, an unknown style, slider or value, an x of at
     most 0 beside `log_x`.
     """
@@ -41,67 +62,31 @@ class Curves(Picture):
         log_x: bool = False,
         **face: Unpack[Face],
     ) -> None:
-        chosen = checking.list_of(_checked_slider)(sliders, "sliders")
+        chosen = read(sliders, list[_Slider], "the sliders")
         known = {slider["name"]: slider["values"] for slider in chosen}
-        found = [_checked_series(each, known) for each in checking.items(series, "series", 1)]
+        found = read(series, OneOrMore[_Series], "the series")
+        for each in found:
+            each["points"] = [list(point) for point in each["points"]]
+            _check_shown(each, known)
         if log_x and any(point[0] <= 0 for each in found for point in each["points"]):
             raise ValueError("an x is 0 or less; on a logarithmic axis it must be above 0")
         super().__init__(
             series=found,
-            x=_checked_axis(x, "the axis x"),
-            y=_checked_axis(y, "the axis y"),
+            x=list(read(x, tuple[Words, str], "the axis x")),
+            y=list(read(y, tuple[Words, str], "the axis y")),
             title=title,
             sliders=chosen,
-            source=checking.text(source, "the source"),
+            source=read(source, str, "the source"),
             log_x=log_x,
             **face,
         )
 
 
-def _checked_axis(value: object, what: str) -> list[str]:
-    found = checking.list_of(checking.text)(value, what)
-    if len(found) != 2:
-        raise ValueError(f"{what} has {len(found)} words; it needs a name and a unit")
-    return [checking.words(found[0], f"the name of {what}"), found[1]]
-
-
-def _checked_slider(value: object, what: str) -> dict[str, Any]:
-    found = _SLIDER(value, what)
-    if found["shown"] >= len(found["values"]):
-        raise ValueError(
-            f"slider {found['name']!r} shows value {found['shown']}, but it has "
-            f"{len(found['values'])}"
-        )
-    return found
-
-
-def _slider_value(value: object, what: str) -> float | str:
-    return value if checking.is_number(value) else checking.words(value, what)
-
-
-_SLIDER = checking.shape(
-    name=checking.words,
-    values=checking.list_of(_slider_value, at_least=2),
-    shown=checking.Optional(checking.whole, 0),
-)
-
-
-def _checked_series(value: object, sliders: Mapping[str, list[Any]]) -> dict[str, Any]:
-    found = checking.record(value, "a series", ("name", "points"))
-    name = checking.words(found["name"], "the name of a series")
-    points = checking.list_of(_checked_point, at_least=1)(found["points"], f"points of {name!r}")
-    style = checking.one_of("line", "points")(found.get("style", "line"), f"the style of {name!r}")
-    when = checking.record(found.get("when", {}), f"when of {name!r}")
-    for slider, wanted in when.items():
+def _check_shown(found: Mapping[str, Any], sliders: Mapping[str, list[Any]]) -> None:
+    for slider, wanted in found["when"].items():
         if slider not in sliders:
-            raise ValueError(f"{name!r} is shown by slider {slider!r}, which there is not")
+            raise ValueError(f"{found['name']!r} is shown by slider {slider!r}, which there is not")
         if wanted not in sliders[slider]:
-            raise ValueError(f"{name!r} is shown at {slider} = {wanted!r}, which it never is")
-    return {"name": name, "points": sorted(points), "style": style, "when": when}
-
-
-def _checked_point(value: object, what: str) -> list[float]:
-    found = checking.items(value, what)
-    if len(found) != 2 or not all(checking.is_number(each) for each in found):
-        raise ValueError(f"{what} is {value!r}; it must be two numbers, x and y")
-    return found
+            raise ValueError(
+                f"{found['name']!r} is shown at {slider} = {wanted!r}, which it never is"
+            )

@@ -1,46 +1,75 @@
 """A fleet of workers over virtual time: their batches and K/V, the queue, every request's way."""
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, OneOrMore, Positive, Words, read
 
-TRACE_VERSION = 1
-_REQUEST = {
-    **dict.fromkeys(("id", "arrival_us", "deadline_us", "priority"), checking.whole),
-    **dict.fromkeys(("prompt_tokens", "max_new_tokens"), checking.whole),
-    **dict.fromkeys(("first_token_us", "finished_us"), checking.maybe(checking.whole)),
-    "refused": checking.flag,
-}
-_VISIT = {
-    **dict.fromkeys(("request_id", "worker"), checking.whole),
-    **dict.fromkeys(("dispatched_us", "start_us", "end_us"), checking.whole),
-    **dict.fromkeys(("hit_tokens", "computed_tokens", "generated_tokens"), checking.whole),
-    "ended": checking.one_of("finished", "preempted", "running"),
-}
-_RUN = {
-    **dict.fromkeys(("worker", "start_us", "end_us", "num_steps"), checking.whole),
-    **dict.fromkeys(("reserved_tokens", "cached_tokens"), checking.whole),
-    "kind": checking.one_of("prefill", "decode"),
-    "request_ids": checking.list_of(checking.whole, at_least=1),
-}
-_DECISION = {
-    **dict.fromkeys(("at_us", "request_id"), checking.whole),
-    "kind": checking.one_of("dispatch", "preempt", "bump", "refuse"),
-    "worker": checking.maybe(checking.whole),
-}
-_RECORDS = {"requests": _REQUEST, "visits": _VISIT, "runs": _RUN, "decisions": _DECISION}
-_TRACE = checking.shape(
-    name=checking.words,
-    cost=checking.shape(name=checking.text, modelled=checking.flag),
-    **dict.fromkeys(("num_workers", "batch_size", "kv_tokens"), checking.positive),
-    end_us=checking.whole,
-    error=checking.maybe(checking.text),
-    **{name: checking.list_of(checking.shape(**fields)) for name, fields in _RECORDS.items()},
-)
+
+class _Request(Struct):
+    id: Natural
+    arrival_us: Natural
+    deadline_us: Natural
+    priority: Natural
+    prompt_tokens: Natural
+    max_new_tokens: Natural
+    first_token_us: Natural | None
+    finished_us: Natural | None
+    refused: bool
+
+
+class _Visit(Struct):
+    request_id: Natural
+    worker: Natural
+    dispatched_us: Natural
+    start_us: Natural
+    end_us: Natural
+    hit_tokens: Natural
+    computed_tokens: Natural
+    generated_tokens: Natural
+    ended: Literal["finished", "preempted", "running"]
+
+
+class _Run(Struct):
+    worker: Natural
+    start_us: Natural
+    end_us: Natural
+    num_steps: Natural
+    reserved_tokens: Natural
+    cached_tokens: Natural
+    kind: Literal["prefill", "decode"]
+    request_ids: OneOrMore[Natural]
+
+
+class _Decision(Struct):
+    at_us: Natural
+    request_id: Natural
+    kind: Literal["dispatch", "preempt", "bump", "refuse"]
+    worker: Natural | None
+
+
+class _Cost(Struct):
+    name: str
+    modelled: bool
+
+
+class _Trace(Struct):
+    version: Literal[1]
+    name: Words
+    cost: _Cost
+    num_workers: Positive
+    batch_size: Positive
+    kv_tokens: Positive
+    end_us: Natural
+    error: str | None
+    requests: list[_Request]
+    visits: list[_Visit]
+    runs: list[_Run]
+    decisions: list[_Decision]
 
 
 class FleetView(Picture):
@@ -49,8 +78,7 @@ class FleetView(Picture):
     `trace` is what `FleetRun.to_json()` returns. The picture shows a window of it, which
     zooms in and out and follows the event; a press goes to the nearest event. `zoom` is how many
     times the window is first halved.
-    Raises: ValueError for something that is no such trace, of another version, or that names a
-    request or a worker that is not there.
+    Raises: ValueError for something that is no such trace, or of another version.
     """
 
     trace = traitlets.Dict().tag(sync=True)
@@ -59,48 +87,22 @@ class FleetView(Picture):
     def __init__(
         self, trace: Mapping[str, Any], title: str = "", *, zoom: int = 0, **face: Unpack[Face]
     ) -> None:
-        super().__init__(
-            trace=_checked_trace(trace), title=title, zoom=checking.whole(zoom, "zoom"), **face
-        )
+        found, halved = _checked_trace(trace), read(zoom, Natural, "zoom")
+        super().__init__(trace=found, title=title, zoom=halved, **face)
 
 
 def _checked_trace(value: object) -> dict[str, Any]:
     """The trace with its records as columns: a long one would send every name a thousand times."""
-    checking.version(value, "the trace", TRACE_VERSION)
-    trace = _TRACE(value, "the trace")
-    known = {request["id"] for request in trace["requests"]}
-    if len(known) != len(trace["requests"]):
-        raise ValueError("two requests of the trace have the same id; ids must differ")
-    for index, request in enumerate(trace["requests"]):
-        for field in ("first_token_us", "finished_us"):
-            if request[field] is not None and request[field] < request["arrival_us"]:
-                raise ValueError(
-                    f"{field} of requests[{index}] is {request[field]}, before it arrives"
-                )
-    for noun in ("visits", "runs", "decisions"):
-        for index, found in enumerate(trace[noun]):
-            _check_names(found, f"{noun}[{index}]", known, trace["num_workers"])
+    trace = read(value, _Trace, "the trace")
     for run in trace["runs"]:
         run["num_requests"] = len(run.pop("request_ids"))
-    columns = {
-        name: {field: [each[field] for each in trace[name]] for field in fields}
-        for name, fields in _RECORDS.items()
-        if name != "runs"
+    fields = {
+        "requests": _Request.__struct_fields__,
+        "visits": _Visit.__struct_fields__,
+        "runs": (*_Run.__struct_fields__[:-1], "num_requests"),
+        "decisions": _Decision.__struct_fields__,
     }
-    fields = [*(field for field in _RUN if field != "request_ids"), "num_requests"]
-    columns["runs"] = {field: [each[field] for each in trace["runs"]] for field in fields}
-    return trace | columns
-
-
-def _check_names(found: dict[str, Any], what: str, known: set[int], num_workers: int) -> None:
-    """Raises: ValueError for a worker or a request that is not there, or times that fall."""
-    worker = found["worker"]
-    if worker is not None and worker >= num_workers:
-        raise ValueError(f"{what} names worker {worker}, but there are {num_workers} workers")
-    for number in found.get("request_ids") or [found["request_id"]]:
-        if number not in known:
-            raise ValueError(f"{what} names request {number!r}, which never arrived")
-    names = ("dispatched_us", "start_us", "end_us")
-    times = [found[name] for name in names if name in found]
-    if times != sorted(times):
-        raise ValueError(f"the times of {what} are {times}; they must not fall")
+    return trace | {
+        name: {field: [each[field] for each in trace[name]] for field in names}
+        for name, names in fields.items()
+    }

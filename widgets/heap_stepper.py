@@ -1,46 +1,55 @@
 """The waiting queue's heap, one sift move at a time: a tree, and below it the array that it is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, Number, OneOrMore, Positive, Words, read
 
-_ENTRY = checking.shape(
-    id=checking.whole,
-    key=checking.list_of(checking.number, at_least=1),
-    label=checking.words,
-)
-_MOVE = checking.shape(
-    kind=checking.one_of("append", "swap", "take", "settle"),
-    **{"from": checking.whole},
-    to=checking.whole,
-    words=checking.words,
-)
-_ADMISSION = checking.shape(
-    **dict.fromkeys(("held", "candidate", "batch", "max_batch"), checking.whole),
-    budget=checking.maybe(checking.positive),
-    verdict=checking.one_of("admit", "wait", "refuse"),
-)
-_OPERATION = checking.shape(
-    op=checking.one_of("push", "pop", "look"),
-    entry=_ENTRY,
-    states=checking.list_of(checking.items),
-    moves=checking.list_of(_MOVE),
-    admission=checking.maybe(_ADMISSION),
-)
+
+class _Entry(Struct):
+    id: Natural
+    key: OneOrMore[Number]
+    label: Words
+
+
+class _Move(Struct, rename={"source": "from"}):
+    kind: Literal["append", "swap", "take", "settle"]
+    source: Natural
+    to: Natural
+    words: Words
+
+
+class _Admission(Struct):
+    held: Natural
+    candidate: Natural
+    batch: Natural
+    max_batch: Natural
+    budget: Positive | None
+    verdict: Literal["admit", "wait", "refuse"]
+
+
+class _Operation(Struct):
+    op: Literal["push", "pop", "look"]
+    entry: _Entry
+    states: list[list[Natural]]
+    moves: list[_Move]
+    admission: _Admission | None
+
+    def __post_init__(self) -> None:
+        if len(self.states) != len(self.moves):
+            raise ValueError(f"there are {len(self.states)} states for {len(self.moves)} moves")
+        if not self.moves and self.admission is None:
+            raise ValueError("there is neither a move nor an admission; there is nothing to show")
 
 
 class HeapStepper(Picture):
     """What pushes and pops do to a heap that starts empty, with the admission test in words.
 
-    Each operation is {"op": "push" | "pop" | "look", "entry": {"id", "key": numbers, "label"},
-    "moves": [{"kind": "append" | "swap" | "take" | "settle", "from", "to", "words"}], "states":
-    the ids in the array's order after each move, "admission": None or {"held", "candidate",
-    "budget" (or None), "batch", "max_batch", "verdict": "admit" | "wait" | "refuse"}}. Token
-    counts are KV tokens. A test comes before the moves of a push or a pop, and after a look.
+    A test comes before the moves of a push or a pop, and after a look. Token counts are KV tokens.
     Raises: ValueError for no operation, another kind of record, or an id that was never pushed.
     """
 
@@ -49,28 +58,19 @@ class HeapStepper(Picture):
     def __init__(
         self, operations: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
-        found = checking.list_of(_OPERATION, at_least=1)(operations, "operations")
+        found = read(operations, OneOrMore[_Operation], "the operations")
         _check_heap(found)
         super().__init__(operations=found, title=title, **face)
 
 
 def _check_heap(operations: list[dict[str, Any]]) -> None:
-    """Raises: ValueError for ids that were never pushed, or an operation that shows nothing."""
+    """Raises: ValueError for ids that were never pushed."""
     known: set[int] = set()
     for index, found in enumerate(operations):
-        what = f"operations[{index}]"
         if found["op"] == "push":
             known.add(found["entry"]["id"])
-        for number in (
-            found["entry"]["id"],
-            *(each for state in found["states"] for each in state),
-        ):
-            if not checking.is_whole(number) or number not in known:
-                raise ValueError(f"{what} names entry {number!r}, which was never pushed")
-        num_states, num_moves = len(found["states"]), len(found["moves"])
-        if num_states != num_moves:
-            raise ValueError(f"{what} has {num_states} states for {num_moves} moves")
-        if not num_moves and found["admission"] is None:
+        unknown = {found["entry"]["id"]}.union(*found["states"]) - known
+        if unknown:
             raise ValueError(
-                f"{what} has neither a move nor an admission; there is nothing to show"
+                f"operations[{index}] names entry {min(unknown)}, which was never pushed"
             )

@@ -1,11 +1,13 @@
 """Three hints, each stronger than the one before, shown one at a time on request."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import traitlets
+from msgspec import Meta
 
-from widgets import checking
 from widgets.picture import Widget
+from widgets.records import Words, read
 
 
 class Hints(Widget):
@@ -20,10 +22,8 @@ class Hints(Widget):
     shown = traitlets.Int().tag(sync=True)
 
     def __init__(self, key: str, hints: Sequence[str], shown: int = 0) -> None:
-        rungs = checking.items(hints, "hints")
-        found = [checking.words(hint, "a hint") for hint in rungs]
-        if len(found) != 3:
-            raise ValueError(f"there are {len(found)} hints; there must be 3")
-        if checking.whole(shown, "shown") > 3:
-            raise ValueError(f"shown is {shown}; it must be from 0 to 3")
-        super().__init__(key=checking.words(key, "the key"), hints=found, shown=shown)
+        super().__init__(
+            key=read(key, Words, "the key"),
+            hints=list(read(hints, tuple[Words, Words, Words], "the hints")),
+            shown=read(shown, Annotated[int, Meta(ge=0, le=3)], "shown"),
+        )

@@ -4,11 +4,28 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
+from widgets.records import Natural, Positive, read
 from widgets.timeline import checked_trace
+
+
+class _Held(Struct):
+    request_id: int
+    kv_tokens: Natural
+
+
+class _Step(Struct):
+    admitted: list[Any]
+    kv: list[_Held]
+    kv_after: Any
+
+
+class _Trace(Struct):
+    steps: list[_Step]
+    max_kv_tokens: Positive | None = None
 
 
 class KVBudget(Picture):
@@ -44,28 +61,24 @@ class KVBudget(Picture):
             other=second if len(found) == 2 else None,
             title=title,
             names=found,
-            group=checking.text(group, "the group"),
+            group=read(group, str, "the group"),
             **face,
         )
 
 
-def checked_kv_trace(value: object, what: str) -> dict[str, Any]:
+def checked_kv_trace(value: Mapping[str, Any], what: str) -> dict[str, Any]:
     """`value` as a trace whose steps say who holds how many KV tokens.
 
     Raises: ValueError saying why it cannot be drawn.
     """
     trace: dict[str, Any] = {"max_kv_tokens": None, **checked_trace(value, what)}
-    if trace["max_kv_tokens"] is not None:
-        checking.whole(trace["max_kv_tokens"], f"max_kv_tokens of {what}", least=1)
+    found = read(trace, _Trace, what)
     known = {request["id"] for request in trace["requests"]}
-    for index, each in enumerate(trace["steps"]):
-        where = f"step {index} of {what}"
-        step = checking.record(each, where, ("admitted", "kv", "kv_after"))
-        for held in checking.items(step["kv"], f"the kv of {where}"):
-            found = checking.record(held, f"a kv entry of {where}", ("request_id", "kv_tokens"))
-            checking.whole(found["kv_tokens"], f"kv_tokens of {where}")
-            if found["request_id"] not in known:
+    for index, step in enumerate(found["steps"]):
+        for held in step["kv"]:
+            if held["request_id"] not in known:
                 raise ValueError(
-                    f"the kv of {where} names request {found['request_id']}, which never arrived"
+                    f"the kv of step {index} of {what} names request {held['request_id']}, "
+                    "which never arrived"
                 )
     return trace

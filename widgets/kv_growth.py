@@ -4,12 +4,47 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.kv_budget import checked_kv_trace
 from widgets.picture import Face, Picture
+from widgets.records import Natural, OneOrMore, Positive, Words, all_differ, read
 
-_FORWARD = checking.shape(**dict.fromkeys(("useful_tokens", "computed_tokens"), checking.whole))
+
+class _Run(Struct):
+    label: Words
+    window: Positive | None
+    trace: dict[str, Any]
+
+
+class _Forward(Struct):
+    useful_tokens: Natural
+    computed_tokens: Natural
+
+    def __post_init__(self) -> None:
+        if self.computed_tokens < self.useful_tokens:
+            raise ValueError(
+                f"computed_tokens is {self.computed_tokens}, below {self.useful_tokens} useful ones"
+            )
+
+
+class _Held(Struct):
+    request_id: int
+    kv_tokens: Natural
+    kv_tokens_charged: Natural | None = None
+    live_bytes: Natural | None = None
+
+    def __post_init__(self) -> None:
+        if self.kv_tokens_charged is None:
+            self.kv_tokens_charged = self.kv_tokens
+
+
+class _Step(Struct):
+    """A step with the padding, the peak within it, and what is charged beside what is held."""
+
+    kv: list[_Held]
+    forwards: list[_Forward]
+    kv_peak: Natural | None = None
 
 
 class KVGrowth(Picture):
@@ -38,56 +73,37 @@ class KVGrowth(Picture):
         shown: int = 0,
         **face: Unpack[Face],
     ) -> None:
-        found = checking.list_of(_checked_run, at_least=1)(runs, "runs")
+        found = [_checked_run(run) for run in read(runs, OneOrMore[_Run], "the runs")]
         windowed = [run["window"] is not None for run in found]
         if windowed.count(False) > 1:
             raise ValueError(f"{windowed.count(False)} runs have no window; at most one may")
-        checking.differ([run["label"] for run in found], "runs are called")
-        if checking.whole(shown, "shown") >= max(1, sum(windowed)):
+        all_differ([run["label"] for run in found], "labels of runs")
+        if read(shown, Natural, "shown") >= max(1, sum(windowed)):
             raise ValueError(f"shown is {shown}, but {sum(windowed)} runs have a window")
         super().__init__(
             runs=found,
             title=title,
-            bytes_per_token=checking.maybe(checking.positive)(bytes_per_token, "bytes_per_token"),
+            bytes_per_token=read(bytes_per_token, Positive | None, "bytes_per_token"),
             shown=shown,
             **face,
         )
 
 
-def _checked_run(value: object, where: str) -> dict[str, Any]:
+def _checked_run(run: dict[str, Any]) -> dict[str, Any]:
     """A run whose trace has every field that is drawn; what it lacks is filled in."""
-    found = checking.record(value, where, ("label", "window", "trace"))
-    label = checking.words(found["label"], f"label of {where}")
-    what = f"the trace of {label!r}"
-    window = checking.maybe(checking.positive)(found["window"], f"the window of {label!r}")
-    trace = checked_kv_trace(found["trace"], what)
+    label, window, what = run["label"], run["window"], f"the trace of {run['label']!r}"
+    trace = checked_kv_trace(run["trace"], what)
     if trace.get("sliding_window", window) != window:
         raise ValueError(
             f"the window of {label!r} is {window}, and its trace's is {trace['sliding_window']}"
         )
-    steps = checking.list_of(_checked_step)(trace["steps"], f"steps of {what}")
-    return {"label": label, "window": window, "trace": {**trace, "steps": steps}}
-
-
-def _checked_step(value: object, what: str) -> dict[str, Any]:
-    """A step with the padding, the height within it, and what is charged beside what is held."""
-    step = checking.record(value, what, ("kv", "forwards"))
-    for forward in checking.items(step["forwards"], f"the forwards of {what}"):
-        found = _FORWARD(forward, what)
-        checking.whole(
-            found["computed_tokens"], f"computed_tokens of {what}", found["useful_tokens"]
-        )
-    peak = checking.maybe(checking.whole)(step.get("kv_peak"), f"kv_peak of {what}")
-    return {**step, "kv": [_charged(held, what) for held in step["kv"]], "kv_peak": peak}
-
-
-def _charged(held: dict[str, Any], what: str) -> dict[str, Any]:
-    """A request's KV tokens with those charged against the budget, and its live bytes if known."""
-    charged = held.get("kv_tokens_charged", held["kv_tokens"])
-    return {
-        **held,
-        "kv_tokens_charged": checking.whole(charged, f"kv_tokens_charged of {what}"),
-        "live_bytes": checking.maybe(checking.whole)(
-            held.get("live_bytes"), f"live_bytes of {what}"
-        ),
-    }
+    steps = read(trace["steps"], list[_Step], f"the steps of {what}")
+    filled = [
+        {
+            **step,
+            "kv_peak": found["kv_peak"],
+            "kv": [held | own for held, own in zip(step["kv"], found["kv"], strict=True)],
+        }
+        for step, found in zip(trace["steps"], steps, strict=True)
+    ]
+    return {"label": label, "window": window, "trace": {**trace, "steps": filled}}

@@ -1,26 +1,49 @@
 """A heap with lazy deletion, event by event: its stale entries, and the counter that tells them."""
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, Number, OneOrMore, Words, read
 
-STORY_VERSION = 1
-_EVENTS = {"push": 3, "remove": 2, "pop": 1}
-"""How many parts each event has."""
+_Key = OneOrMore[Number]
+_EVENTS = {"push": tuple[str, Natural, _Key], "remove": tuple[str, Natural], "pop": tuple[str]}
+"""The parts of each kind of event."""
+
+
+class _Entry(Struct):
+    id: Natural
+    key: _Key
+    generation: Natural
+    live: bool
+
+
+class _Step(Struct):
+    event: list[Any]
+    entries: list[_Entry]
+    generations: dict[int | str, Natural]
+    popped: Natural | None
+    words: Words
+
+
+class _Story(Struct):
+    version: Literal[1]
+    steps: list[_Step]
+    error: str | None
+
+    def __post_init__(self) -> None:
+        if not self.steps and not self.error:
+            raise ValueError("there is neither a step nor an error; there is nothing to show")
 
 
 class LazyHeap(Picture, styles=("heap_stepper",)):
     """The heap after each event as a tree and an array, beside it every request's generation.
 
-    `story` is a `heap_story(...)` dict: {"version": 1, "steps": [{"event": ["push", id, key],
-    ["remove", id] or ["pop"], "entries": [{"id", "key", "generation", "live"}] in the array's
-    order, "generations": {"id": generation}, "popped": None or an id, "words"}], "error": None or
-    a sentence}. "live" says whether an entry rightly counts: one that counts and is not live was
-    revived, and is drawn in alarm.
+    `story` is a `heap_story(...)` dict. An entry that counts and is not `live` was revived, and is
+    drawn in alarm.
     Raises: ValueError for another kind of record, or a story without a step and without an error.
     """
 
@@ -31,38 +54,15 @@ class LazyHeap(Picture, styles=("heap_stepper",)):
 
 
 def _checked_story(value: object) -> dict[str, Any]:
-    checking.version(value, "the story", STORY_VERSION)
-    found = checking.record(value, "the story", ("steps", "error"))
-    error = checking.maybe(checking.text)(found["error"], "error of the story")
-    steps = checking.list_of(_STEP, at_least=0 if error else 1)
-    return {"steps": steps(found["steps"], "steps of the story"), "error": error}
+    found = read(value, _Story, "the story")
+    for step in found["steps"]:
+        step["event"] = _checked_event(step["event"])
+    return {"steps": found["steps"], "error": found["error"]}
 
 
-def _checked_event(value: object, what: str) -> dict[str, Any]:
-    parts = checking.items(value, what, at_least=1)
-    kind = checking.one_of(*_EVENTS)(parts[0], f"kind of {what}")
-    if len(parts) != _EVENTS[kind]:
-        raise ValueError(f"{what} has {len(parts)} parts; a {kind} has {_EVENTS[kind]}")
-    return {
-        "kind": kind,
-        "id": None if kind == "pop" else checking.whole(parts[1], f"id of {what}"),
-        "key": _KEY(parts[2], f"key of {what}") if kind == "push" else None,
-    }
-
-
-def _generations(value: object, what: str) -> dict[str, int]:
-    return {
-        str(name): checking.whole(count, f"request {name} in {what}")
-        for name, count in checking.record(value, what).items()
-    }
-
-
-_KEY = checking.list_of(checking.number, at_least=1)
-_ENTRY = checking.shape(id=checking.whole, key=_KEY, generation=checking.whole, live=checking.flag)
-_STEP = checking.shape(
-    event=_checked_event,
-    entries=checking.list_of(_ENTRY),
-    generations=_generations,
-    popped=checking.maybe(checking.whole),
-    words=checking.words,
-)
+def _checked_event(parts: list[Any]) -> dict[str, Any]:
+    kind = parts[0] if parts else None
+    if kind not in _EVENTS:
+        raise ValueError(f"an event is {parts}; it must begin with push, remove or pop")
+    found = read(parts, _EVENTS[kind], f"a {kind}")
+    return dict(zip(("kind", "id", "key"), (*found, None, None), strict=False))

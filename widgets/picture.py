@@ -5,7 +5,8 @@ from typing import Any, TypedDict
 import anywidget
 import traitlets
 
-from widgets import assets, checking
+from widgets import assets
+from widgets.records import Natural, read
 
 
 class Widget(anywidget.AnyWidget):
@@ -51,8 +52,8 @@ class Picture(Widget):
         self, *, title: str = "", question: str = "", start: int | None = None, **records: Any
     ) -> None:
         super().__init__(
-            title=checking.text(title, "the title"),
-            question=checking.text(question, "the question"),
-            start=checking.maybe(checking.whole)(start, "the start"),
+            title=read(title, str, "the title"),
+            question=read(question, str, "the question"),
+            start=read(start, Natural | None, "the start"),
             **records,
         )

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import traitlets
 
-from widgets import checking
 from widgets.picture import Widget
+from widgets.records import Number, Words, read
 
 
 class Prediction(Widget):
@@ -40,19 +40,17 @@ class Prediction(Widget):
         committed: bool = False,
         shown: bool = False,
     ) -> None:
-        found = [
-            checking.words(option, "an option") for option in checking.items(options, "options")
-        ]
+        found = read(options, list[Words], "the options")
         if len(found) == 1:
             raise ValueError(f"the only option is {found[0]!r}; a choice needs at least 2")
         if committed and choice is None:
             raise ValueError("the prediction is committed but has no choice")
         super().__init__(
             key=_checked_key(key),
-            question=checking.words(question, "the question"),
+            question=read(question, Words, "the question"),
             options=found,
             answer=_checked_choice(answer, found, "the answer"),
-            reveal=checking.text(reveal, "the reveal"),
+            reveal=read(reveal, str, "the reveal"),
             choice=_checked_choice(choice, found, "the choice"),
             committed=bool(committed),
             shown=bool(shown),
@@ -61,17 +59,14 @@ class Prediction(Widget):
 
 def _checked_key(value: str) -> str:
     """A word: the page's root keeps the keys of what was answered with spaces between them."""
-    key = checking.words(value, "the key")
+    key: str = read(value, Words, "the key")
     if any(mark.isspace() or mark in "\"'<>&\\" for mark in key):
         raise ValueError(f"the key is {key!r}; it must be a word of letters, digits and dots")
     return key
 
 
 def _checked_choice(value: float | None, options: list[str], what: str) -> float | None:
-    if value is None:
-        return None
-    if not checking.is_number(value):
-        raise ValueError(f"{what} is {value!r}; it must be a number")
-    if options and value not in range(len(options)):
+    found = read(value, Number | None, what)
+    if found is not None and options and found not in range(len(options)):
         raise ValueError(f"{what} is {value!r}; it must be an index from 0 to {len(options) - 1}")
-    return float(value)
+    return found

@@ -4,8 +4,8 @@ from typing import Unpack
 
 import traitlets
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, Positive, read
 
 
 class ReceptiveField(Picture):
@@ -37,19 +37,19 @@ class ReceptiveField(Picture):
         probe: int | None = None,
         **face: Unpack[Face],
     ) -> None:
-        checking.whole(num_positions, "num_positions", least=1)
-        checking.whole(sinks, "sinks")
+        read([window, num_layers, num_positions], list[Positive], "window, layers and positions")
+        read([sinks, query, probe], list[Natural | None], "sinks, query and probe")
         if sinks > num_positions:
             raise ValueError(f"there are {sinks} sinks, but only {num_positions} positions")
         last = num_positions - 1 if query is None else query
-        if checking.whole(last, "the query") >= num_positions:
+        if last >= num_positions:
             raise ValueError(f"the query is {last}; positions end at {num_positions - 1}")
         first = max(0, last - window) if probe is None else probe
-        if checking.whole(first, "the probe") > last:
+        if first > last:
             raise ValueError(f"the probe is {first}, behind the query at {last}")
         super().__init__(
-            window=checking.whole(window, "the window", least=1),
-            num_layers=checking.whole(num_layers, "num_layers", least=1),
+            window=window,
+            num_layers=num_layers,
             num_positions=num_positions,
             sinks=sinks,
             query=last,

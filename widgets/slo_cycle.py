@@ -5,12 +5,12 @@ from itertools import pairwise
 from typing import Any, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
-from widgets.vote_board import checked_record
+from widgets.records import Amount, read
+from widgets.vote_board import Record, in_microseconds
 
-_LATER = ("looked_us", "cleaned_us", "readmitted_us", "first_token_us")
 _ORDER = (
     "arrived_us", "looked_us", "written_us", "replied_us", "cleaned_us", "readmitted_us",
     "first_token_us", "resumed_us",
@@ -22,15 +22,36 @@ INBOX, ENGINE, MONITOR, RANKS = range(4)
 """Lanes; the ranks' begin at RANKS."""
 
 
+class _Cycle(Struct):
+    record: Record
+    arrived_us: Amount
+    looked_us: Amount | None = None
+    cleaned_us: Amount | None = None
+    readmitted_us: Amount | None = None
+    first_token_us: Amount | None = None
+
+    def __post_init__(self) -> None:
+        record = self.record
+        for found, what in (
+            (record.written_ns, "a target that was written"),
+            (record.replied_ns, "replies"),
+            (record.candidate, "a candidate"),
+            (record.victims or None, "a preempted prefill"),
+        ):
+            if found is None:
+                raise ValueError(f"the record lacks {what}; a cycle needs it")
+        if not all(record.checks):
+            raise ValueError("a rank came to no check; a cycle needs at least one each")
+
+
 class SloCycle(Picture):
     """One preemption over time: arrival, inbox, monitor, shared memory, vote, leave, clean-up,
     re-admission, each in the lane of the thread or rank that it happened in.
 
-    `cycle` is {"record", "arrived_us"} and, where they are known, "looked_us" (the monitor took the
-    look that it decided on), "cleaned_us" (the engine had undone the pass), "readmitted_us" (the
-    candidate's pass began) and "first_token_us". `record` is a preemption's record as JSON, see
-    `VoteBoard`; the times are microseconds of the same clock as its nanoseconds. `source` says
-    where the numbers come from, such as "measured here" or "recorded".
+    Times are microseconds of the same clock as the record's nanoseconds, None where they are not
+    known: the monitor took the look that it decided on, the engine had undone the pass, the
+    candidate's pass began, and it had its first token. `source` says where the numbers come from,
+    such as "measured here" or "recorded".
     Raises: ValueError for a record without a write or a candidate, or times out of order.
     """
 
@@ -44,7 +65,7 @@ class SloCycle(Picture):
         self, cycle: Mapping[str, Any], title: str = "", *, source: str = "", **face: Unpack[Face]
     ) -> None:
         super().__init__(
-            **_story(cycle), title=title, source=checking.text(source, "the source"), **face
+            **_story(cycle), title=title, source=read(source, str, "the source"), **face
         )
 
 
@@ -62,33 +83,20 @@ def _story(cycle: Mapping[str, Any]) -> dict[str, Any]:
             for rank, checks in enumerate(record["checks"])
             for check in checks
         ],
-        "events": [each for each in _events(record, times) if each is not None],
+        "events": list(_events(record, times)),
     }  # fmt: skip
 
 
 def _checked(cycle: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
     """The record, and all known times of the cycle since the beginning of the pass, in order."""
-    found = checking.record(cycle, "the cycle", ("record", "arrived_us"))
-    record = checked_record(found["record"], "the record")
-    for name, what in (
-        ("written_us", "a target that was written"),
-        ("replied_us", "replies"),
-        ("candidate", "a candidate"),
-    ):
-        if record[name] is None:
-            raise ValueError(f"the record has no {what.removeprefix('a ')}; a cycle needs {what}")
-    if not record["victims"]:
-        raise ValueError("the record has no victims; a cycle needs a preempted prefill")
-    if not all(record["checks"]):
-        raise ValueError("a rank of the record came to no check; a cycle needs at least one each")
+    found = read(cycle, _Cycle, "the cycle")
+    record = in_microseconds(found.pop("record"))
     times: dict[str, float] = {
         name: record[name]
         for name in ("written_us", "replied_us", "resumed_us")
         if record[name] is not None
     }
-    for name in ("arrived_us", *_LATER):
-        if found.get(name) is not None:
-            times[name] = checking.amount(found[name], name) - record["begun_us"]
+    times |= {name: us - record["begun_us"] for name, us in found.items() if us is not None}
     known = [name for name in _ORDER if name in times]
     for before, after in pairwise(known):
         if times[after] < times[before] - _CLOCK_US:
@@ -129,7 +137,7 @@ def _left_us(checks: list[dict[str, Any]]) -> float:
     return checks[-1]["reached_us"] + checks[-1]["agree_us"]
 
 
-def _events(record: dict[str, Any], times: dict[str, float]) -> Iterable[dict[str, Any] | None]:
+def _events(record: dict[str, Any], times: dict[str, float]) -> Iterable[dict[str, Any]]:
     yield from _until_the_write(record, times)
     yield from _in_the_ranks(record)
     yield from _back_in_the_engine(record, times)
@@ -148,9 +156,7 @@ def _event(
     }
 
 
-def _until_the_write(
-    record: dict[str, Any], times: dict[str, float]
-) -> Iterable[dict[str, Any] | None]:
+def _until_the_write(record: dict[str, Any], times: dict[str, float]) -> Iterable[dict[str, Any]]:
     candidate, number = record["candidate"], record["pass_number"]
     arrived, written = times["arrived_us"], times["written_us"]
     running = _names(record["victims"])
@@ -166,11 +172,12 @@ def _until_the_write(
         "between passes: until then it waits for the replies of this one.", MONITOR,
     )  # fmt: skip
     looked = times.get("looked_us")
-    yield None if looked is None else _event(
-        "monitor", [(MONITOR, looked)],
-        f"The monitor looks, {_ms(looked - arrived)} after the arrival: at the snapshot of this "
-        f"pass and into the inbox. Its gate finds request {candidate} urgent enough.",
-    )  # fmt: skip
+    if looked is not None:
+        yield _event(
+            "monitor", [(MONITOR, looked)],
+            f"The monitor looks, {_ms(looked - arrived)} after the arrival: at the snapshot of "
+            f"this pass and into the inbox. Its gate finds request {candidate} urgent enough.",
+        )  # fmt: skip
     yield _event(
         "shared memory", [(MONITOR, written)],
         f"It writes target {number}, the number of this pass, into shared memory, "
@@ -201,7 +208,7 @@ def _in_the_ranks(record: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 def _back_in_the_engine(
     record: dict[str, Any], times: dict[str, float]
-) -> Iterable[dict[str, Any] | None]:
+) -> Iterable[dict[str, Any]]:
     candidate, victims = record["candidate"], _names(record["victims"])
     replied = times["replied_us"]
     after = f"{_ms(replied - times['written_us'])} after the write"
@@ -218,22 +225,24 @@ def _back_in_the_engine(
         )  # fmt: skip
     bottom = RANKS + len(record["checks"]) - 1
     readmitted, first = times.get("readmitted_us"), times.get("first_token_us")
-    yield None if readmitted is None else _event(
-        "re-admission", [(ENGINE, readmitted)],
-        f"Request {candidate} is admitted, {_ms(readmitted - times['arrived_us'])} after it "
-        "arrived: the cycle is closed.", bottom,
-    )  # fmt: skip
-    yield None if first is None else _event(
-        "first token", [(ENGINE, first)],
-        f"Request {candidate} has its first token, {_ms(first - times['arrived_us'])} after it "
-        "arrived.",
-    )  # fmt: skip
+    if readmitted is not None:
+        yield _event(
+            "re-admission", [(ENGINE, readmitted)],
+            f"Request {candidate} is admitted, {_ms(readmitted - times['arrived_us'])} after it "
+            "arrived: the cycle is closed.", bottom,
+        )  # fmt: skip
+    if first is not None:
+        words = f"{_ms(first - times['arrived_us'])} after it arrived."
+        yield _event(
+            "first token", [(ENGINE, first)], f"Request {candidate} has its first token, {words}"
+        )
     resumed = times.get("resumed_us")
-    yield None if resumed is None else _event(
-        "resume", [(ENGINE, resumed)],
-        f"The pass that slept goes on at layer {record['layer']}, {_ms(resumed - replied)} after "
-        "its ranks left.", bottom,
-    )  # fmt: skip
+    if resumed is not None:
+        yield _event(
+            "resume", [(ENGINE, resumed)],
+            f"The pass that slept goes on at layer {record['layer']}, {_ms(resumed - replied)} "
+            "after its ranks left.", bottom,
+        )  # fmt: skip
 
 
 def _names(ids: list[int]) -> str:

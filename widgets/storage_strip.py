@@ -4,39 +4,61 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, OneOrMore, Positive, Words, read
 
-_STORAGE = {"label": checking.words, "nbytes": checking.positive}
-_VIEW = {**_STORAGE, "storage": checking.whole, "offset_bytes": checking.whole}
-_BYTES = checking.shape(
-    words=checking.words,
-    storages=checking.list_of(checking.shape(**_STORAGE)),
-    views=checking.list_of(checking.shape(**_VIEW)),
-    live_bytes=checking.whole,
-    counted_bytes=checking.whole,
-)
-_SLOT = checking.shape(
-    position=checking.maybe(checking.whole), new=checking.Optional(checking.flag, False)
-)
-_SLOTS = checking.shape(
-    words=checking.words,
-    slots=checking.list_of(_SLOT),
-    sinks=checking.whole,
-    window=checking.positive,
-)
+
+class _Storage(Struct):
+    label: Words
+    nbytes: Positive
+
+
+class _View(_Storage):
+    storage: Natural
+    offset_bytes: Natural
+
+
+class _Bytes(Struct):
+    words: Words
+    storages: list[_Storage]
+    views: list[_View]
+    live_bytes: Natural
+    counted_bytes: Natural
+
+    def __post_init__(self) -> None:
+        for view in self.views:
+            if view.storage >= len(self.storages):
+                raise ValueError(
+                    f"view {view.label!r} lies in storage {view.storage}, but there are "
+                    f"{len(self.storages)}"
+                )
+            end, size = view.offset_bytes + view.nbytes, self.storages[view.storage].nbytes
+            if end > size:
+                raise ValueError(
+                    f"view {view.label!r} ends at byte {end}, but its storage has {size}"
+                )
+
+
+class _Slot(Struct):
+    position: Natural | None
+    new: bool = False
+
+
+class _Slots(Struct):
+    words: Words
+    slots: list[_Slot]
+    sinks: Natural
+    window: Positive
 
 
 class StorageStrip(Picture):
     """Bytes of buffers with a bracket for every tensor into them, or the slots of ring storage.
 
-    A step of bytes is {"words", "storages": [{"label", "nbytes"}], "views": [{"label", "storage":
-    index into storages, "offset_bytes", "nbytes"}], "live_bytes", "counted_bytes"}; what is held
-    stands beside what is counted. A storage that a later step leaves out is drawn as freed.
-    A step of slots is {"words", "slots": [{"position": int or None, "new": bool}], "sinks": int,
-    "window": int}: the positions whose K/V lies in each slot. All steps are of one kind.
-    Raises: ValueError for no step, a view outside its storage, or other than window + sinks slots.
+    All steps are of one kind. The bytes held stand beside those counted; a storage that a later
+    step leaves out is drawn as freed. Slots show the positions whose K/V lies in them.
+    Raises: ValueError for no step, or a view outside its storage.
     """
 
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -44,34 +66,6 @@ class StorageStrip(Picture):
     def __init__(
         self, steps: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
-        first = checking.items(steps, "steps", at_least=1)[0]
-        is_ring = isinstance(first, Mapping) and "slots" in first
-        check = _checked_slots if is_ring else _checked_bytes
-        super().__init__(steps=checking.list_of(check)(steps, "steps"), title=title, **face)
-
-
-def _checked_bytes(value: object, what: str) -> dict[str, Any]:
-    found = _BYTES(value, what)
-    storages = found["storages"]
-    checking.differ([each["label"] for each in storages], f"storages of {what} are called")
-    for view in found["views"]:
-        name = f"view {view['label']!r} of {what}"
-        if view["storage"] >= len(storages):
-            raise ValueError(
-                f"{name} lies in storage {view['storage']}, but there are {len(storages)}"
-            )
-        end, size = view["offset_bytes"] + view["nbytes"], storages[view["storage"]]["nbytes"]
-        if end > size:
-            raise ValueError(f"{name} ends at byte {end}, but its storage has {size}")
-    return found
-
-
-def _checked_slots(value: object, what: str) -> dict[str, Any]:
-    found = _SLOTS(value, what)
-    sinks, window, num_slots = found["sinks"], found["window"], len(found["slots"])
-    if num_slots != sinks + window:
-        raise ValueError(
-            f"{what} has {num_slots} slots; a window of {window} and {sinks} sinks have "
-            f"{sinks + window}"
-        )
-    return found
+        is_ring = any("slots" in step for step in read(steps, list[dict[str, Any]], "the steps"))
+        kind = OneOrMore[_Slots] if is_ring else OneOrMore[_Bytes]
+        super().__init__(steps=read(steps, kind, "the steps"), title=title, **face)

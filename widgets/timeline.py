@@ -2,24 +2,69 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
+from widgets.records import Number, Positive, read
 
-TRACE_VERSION = 2
 SHAKESPEARE = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """The character of each token id of the course's tokenizer."""
 
 _Record = dict[str, Any]
-_TRACE_FIELDS = ("version", "clock", "token_budget", "requests", "steps")
-_REQUEST_FIELDS = ("id", "prompt_tokens", "arrival_step", "arrival_us")
-_STEP_FIELDS = (
-    "step", "start_us", "end_us", "token_budget", "work", "waits", "preempted", "finished",
-)  # fmt: skip
+
+
+class _Clock(Struct):
+    name: str
+    modelled: bool
+
+
+class _Request(Struct):
+    id: int
+    prompt_tokens: Any
+    arrival_step: int
+    arrival_us: Number
+
+
+class _Share(Struct):
+    request_id: int
+
+
+class _Step(Struct):
+    step: int
+    start_us: Number
+    end_us: Number
+    token_budget: Any
+    work: list[_Share]
+    waits: list[_Share]
+    preempted: list[Any]
+    finished: list[Any]
+
+    def __post_init__(self) -> None:
+        if self.end_us < self.start_us:
+            raise ValueError(
+                f"step {self.step} ends at {self.end_us:g} us, before {self.start_us:g} us"
+            )
+
+
+class _Trace(Struct):
+    version: Literal[2]
+    clock: _Clock
+    token_budget: Positive
+    requests: list[_Request]
+    steps: list[_Step]
+
+    def __post_init__(self) -> None:
+        known = {request.id for request in self.requests}
+        for step in self.steps:
+            for share in (*step.work, *step.waits):
+                if share.request_id not in known:
+                    raise ValueError(
+                        f"step {step.step} names request {share.request_id}, which never arrived"
+                    )
 
 
 class Timeline(Picture):
@@ -64,37 +109,19 @@ class Timeline(Picture):
             title=title,
             axis=axis,
             names=found,
-            group=checking.text(group, "the group"),
+            group=read(group, str, "the group"),
             **face,
         )
 
 
-def checked_trace(value: object, what: str) -> dict[str, Any]:
+def checked_trace(value: Mapping[str, Any], what: str) -> dict[str, Any]:
     """`value` as a `Trace.to_json()` dict that can be drawn, with all that waits in its steps.
 
     Raises: ValueError saying why it cannot be drawn.
     """
-    trace = checking.record(value, what, _TRACE_FIELDS)
-    checking.version(trace, what, TRACE_VERSION)
-    checking.record(trace["clock"], f"the clock of {what}", ("name", "modelled"))
-    checking.positive(trace["token_budget"], f"the token budget of {what}")
-    known: set[int] = set()
-    for request in checking.items(trace["requests"], f"the requests of {what}"):
-        found = checking.record(request, f"a request of {what}", _REQUEST_FIELDS)
-        known.add(found["id"])
-    for index, step in enumerate(checking.items(trace["steps"], f"the steps of {what}")):
-        _check_step(step, f"step {index} of {what}", known)
-    steps = _with_all_waits(trace["requests"], trace["steps"])
-    return {"executor": "", "error": None, **trace, "steps": steps}
-
-
-def _check_step(value: object, what: str, known: set[int]) -> None:
-    step = checking.record(value, what, _STEP_FIELDS)
-    if step["end_us"] < step["start_us"]:
-        raise ValueError(f"{what} ends at {step['end_us']} us, before {step['start_us']} us")
-    for share in checking.items([*step["work"], *step["waits"]], f"the work of {what}"):
-        if share["request_id"] not in known:
-            raise ValueError(f"{what} names request {share['request_id']}, which never arrived")
+    read(value, _Trace, what)
+    steps = _with_all_waits(value["requests"], value["steps"])
+    return {"executor": "", "error": None, **value, "steps": steps}
 
 
 def _with_all_waits(requests: Sequence[_Record], steps: Sequence[_Record]) -> list[_Record]:

@@ -1,28 +1,68 @@
 """The vote board of a pass: what each rank voted at each layer, and where each of them left."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, OneOrMore, Positive, Words, all_differ, read
+
+
+class _Check(Struct):
+    layer: Natural
+    reached_ns: Natural
+    agree_ns: Natural
+    vote: Literal[0, 1]
+
+
+class Record(Struct):
+    """A preemption's record as JSON."""
+
+    step: Natural
+    pass_number: Natural
+    layer: Natural
+    num_layers: Positive
+    begun_ns: Natural
+    written_ns: Natural | None
+    replied_ns: Natural | None
+    resumed_ns: Natural | None
+    candidate: Natural | None
+    victims: list[Natural]
+    checks: OneOrMore[list[_Check]]
+
+
+class _Ending(Struct):
+    how: Literal["left", "finished", "hangs", "crashed"]
+    layer: Natural
+    words: str
+
+
+class _Board(Struct):
+    label: Words
+    words: str
+    record: Record
+    mark: Words | None = None
+    agreement: Literal["vote", "carried", "epoch"] = "vote"
+    endings: list[_Ending] | None = None
+
+    def __post_init__(self) -> None:
+        record = self.record
+        if self.mark is None:
+            self.mark = f"target {record.pass_number}"
+        if self.endings is None:
+            how = "finished" if record.layer == record.num_layers else "left"
+            self.endings = [_Ending(how, record.layer, "")] * len(record.checks)
 
 
 class VoteBoard(Picture):
     """Ranks by layers: each rank's vote, the collective's result, the write, where all left.
 
-    Each board is {"label", "words", "record"}: `record` has the fields of a preemption's record as
-    JSON (step, pass_number, layer, num_layers, candidate, victims, begun_ns, written_ns,
-    replied_ns, resumed_ns, and checks: per rank the list of {"layer", "reached_ns", "vote",
-    "agree_ns"}), with
-    `layer` = `num_layers` for a pass that was finished. A board may say `agreement` ("vote",
-    "carried" or "epoch"; without it "vote"), `mark` (what was written, such as "the flag"; without
-    it "target N") and `endings`, per rank {"how": "left", "finished", "hangs" or "crashed",
-    "layer", "words"}; without them all ranks ended at the record's layer.
-    `replied_ns` is None when the replies never came.
-    Raises: ValueError for no board, two of one label, a vote other than 0 and 1, checks that are
-    out of order or beyond where their rank ended, or not one ending per rank.
+    A record with `layer` = `num_layers` is of a pass that was finished; `replied_ns` is None when
+    the replies never came. `mark` is the thing written, such as "the flag", without it "target N".
+    `endings` say per rank how it ended; without them all ranks ended at the record's layer.
+    Raises: ValueError for no board, two of one label, or another kind of record.
     """
 
     boards = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -30,99 +70,47 @@ class VoteBoard(Picture):
     def __init__(
         self, boards: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
-        found = checking.list_of(_checked_board, at_least=1)(boards, "boards")
-        checking.differ([board["label"] for board in found], "boards are called")
-        super().__init__(boards=found, title=title, **face)
+        found = read(boards, OneOrMore[_Board], "the boards")
+        all_differ([board["label"] for board in found], "labels of boards")
+        super().__init__(boards=[_drawn(board) for board in found], title=title, **face)
 
 
-def _vote(value: object, what: str) -> int:
-    if value not in (0, 1) or not checking.is_whole(value):
-        raise ValueError(f"{what} is {value!r}; it must be 0 or 1")
-    return value
+def in_microseconds(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with its times as microseconds from the beginning of the pass."""
+    begun = record["begun_ns"]
+
+    def since(time_ns: int | None) -> float | None:
+        return None if time_ns is None else (time_ns - begun) / 1000
+
+    checks = [
+        [
+            {
+                "layer": each["layer"],
+                "vote": each["vote"],
+                "reached_us": since(each["reached_ns"]),
+                "agree_us": each["agree_ns"] / 1000,
+            }
+            for each in rank
+        ]
+        for rank in record["checks"]
+    ]
+    times = {
+        f"{name}_us": since(record[f"{name}_ns"]) for name in ("written", "replied", "resumed")
+    }
+    rest = {name: value for name, value in record.items() if not name.endswith("_ns")}
+    return {**rest, **times, "checks": checks, "begun_us": begun / 1000}
 
 
-_CHECK = checking.shape(
-    **dict.fromkeys(("layer", "reached_ns", "agree_ns"), checking.whole), vote=_vote
-)
-_TIMES = ("written_ns", "replied_ns", "resumed_ns")
-_RECORD = checking.shape(
-    **dict.fromkeys(("step", "pass_number", "layer", "begun_ns"), checking.whole),
-    num_layers=checking.positive,
-    **dict.fromkeys(("candidate", *_TIMES), checking.maybe(checking.whole)),
-    victims=checking.list_of(checking.whole),
-    checks=checking.list_of(checking.list_of(_CHECK), at_least=1),
-)
-_BOARD = checking.shape(
-    label=checking.words,
-    words=checking.text,
-    mark=checking.words,
-    agreement=checking.one_of("vote", "carried", "epoch"),
-)
-_ENDINGS = checking.list_of(
-    checking.shape(
-        how=checking.one_of("left", "finished", "hangs", "crashed"),
-        layer=checking.whole,
-        words=checking.text,
-    )
-)
-
-
-def checked_record(value: object, what: str) -> dict[str, Any]:
-    """A preemption's record, its times as microseconds from the beginning of the pass."""
-    found = _RECORD(value, what)
-    layer, num_layers, begun = found["layer"], found["num_layers"], found["begun_ns"]
-    if layer > num_layers:
-        raise ValueError(f"layer of {what} is {layer}, but there are {num_layers} layers")
-    for rank, checks in enumerate(found["checks"]):
-        layers = [check["layer"] for check in checks]
-        if layers != sorted(set(layers)) or (layers and layers[-1] >= num_layers):
-            raise ValueError(
-                f"the checks of rank {rank} of {what} are at layers {layers}; they must rise and "
-                f"end below {num_layers}"
-            )
-        for check in checks:
-            check["reached_us"] = (check.pop("reached_ns") - begun) / 1000
-            check["agree_us"] = check.pop("agree_ns") / 1000
-    for name in _TIMES:
-        time_ns = found.pop(name)
-        us = None if time_ns is None else (time_ns - begun) / 1000
-        found[name.replace("_ns", "_us")] = us
-    return {**found, "begun_us": found.pop("begun_ns") / 1000}
-
-
-def _checked_board(value: object, what: str) -> dict[str, Any]:
-    given = checking.record(value, what, ("label", "words", "record"))
-    record = checked_record(given["record"], f"record of {what}")
-    given = {"mark": f"target {record['pass_number']}", "agreement": "vote", **given}
-    found = _BOARD(given, what)
-    endings = _checked_endings(given.get("endings"), what, record)
-    is_epoch = found["agreement"] == "epoch"
+def _drawn(board: dict[str, Any]) -> dict[str, Any]:
+    """A board with the collective's results and the share of the pass that was wasted."""
+    record, endings = in_microseconds(board["record"]), board["endings"]
+    is_epoch = board["agreement"] == "epoch"
     return {
-        **found,
+        **board,
         "record": record,
-        "endings": endings,
-        "results": [] if is_epoch else _results(record, endings, found["agreement"]),
+        "results": [] if is_epoch else _results(record, endings, board["agreement"]),
         "wasted_share": _wasted_share(record, endings),
     }
-
-
-def _checked_endings(value: object, what: str, record: dict[str, Any]) -> list[dict[str, Any]]:
-    num_ranks, layer, num_layers = len(record["checks"]), record["layer"], record["num_layers"]
-    if value is None:
-        how = "finished" if layer == num_layers else "left"
-        value = [{"how": how, "layer": layer, "words": ""}] * num_ranks
-    endings = _ENDINGS(value, f"endings of {what}")
-    if len(endings) != num_ranks:
-        raise ValueError(f"{what} has {len(endings)} endings for {num_ranks} ranks")
-    for rank, (ending, checks) in enumerate(zip(endings, record["checks"], strict=True)):
-        last = ending["layer"]
-        if last > num_layers:
-            raise ValueError(
-                f"rank {rank} of {what} ended at layer {last}, but there are {num_layers} layers"
-            )
-        if checks and checks[-1]["layer"] > last:
-            raise ValueError(f"rank {rank} of {what} ended at layer {last}, yet it voted later")
-    return endings
 
 
 def _results(

@@ -4,17 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import traitlets
+from msgspec import Struct
 
-from widgets import checking
 from widgets.picture import Face, Picture
+from widgets.records import Natural, OneOrMore, Words, read
 
-_SERIES = checking.shape(name=checking.words, tokens=checking.list_of(checking.whole, at_least=1))
+
+class _Series(Struct):
+    name: Words
+    tokens: OneOrMore[Natural]
 
 
 class WorkBars(Picture):
     """Bars of work per step, one panel per series on one scale, added one step at a time.
 
-    Each series is {"name": str, "tokens": [tokens computed in each step]}.
     Raises: ValueError for no series, an empty one, or token counts below 0.
     """
 
@@ -23,6 +26,4 @@ class WorkBars(Picture):
     def __init__(
         self, series: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
-        super().__init__(
-            series=checking.list_of(_SERIES, at_least=1)(series, "series"), title=title, **face
-        )
+        super().__init__(series=read(series, OneOrMore[_Series], "the series"), title=title, **face)

@@ -155,8 +155,8 @@ def test_a_ladder_s_intervals_are_cut_to_what_is_possible_and_may_be_missing():
     row["loads"]["4"] |= {"generous": [80, -3, 104], "wasted_share": 0.1, "preemptions": 12.5}
     ladder = make("RepairLadder", rows=[row], load=None)
     assert ladder.load == "4"
-    assert ladder.rows[0]["loads"]["4"]["urgent"] == [58, None, None]
-    assert ladder.rows[0]["loads"]["4"]["generous"] == [80, 0, 100]
+    assert ladder.rows[0]["loads"]["4"]["urgent"] == (58, None, None)
+    assert ladder.rows[0]["loads"]["4"]["generous"] == (80, 0, 100)
 
 
 # ---- a preempted pass ----------------------------------------------------------------------------

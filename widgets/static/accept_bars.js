@@ -3,7 +3,7 @@
 import { fateWords, lawOf, middle, missing, ruleWords, short, staying, stretches } from "./accept_bars_layout.js";
 import { chartText, hatch } from "./chart.js";
 import { freshId, mount, node, svg, titleRow } from "./dom.js";
-import { textButton } from "./player.js";
+import { choiceButtons } from "./player.js";
 import { askAbove } from "./question.js";
 import { createSlider } from "./slider.js";
 
@@ -114,15 +114,14 @@ function build(root, model) {
     const view = { tokens, p, q, law, draft, u, v, outcome, name };
     const wrong = ruleWords(view, draft, u, v, outcome);
     said.replaceChildren(fateWords(view, draft, u, v, outcome), wrong ? node("strong", { class: "sn-ab-wrong" }, ` ${wrong}`) : "");
-    buttons.forEach((button, token) => button.setAttribute("aria-pressed", String(token === draft)));
     if (!width) return;
     bars.replaceChildren(drawBars(view, width));
     strips.replaceChildren(drawStrips(view, width));
   };
-  const buttons = tokens.map((token, index) => textButton(`draft ${token}`, () => {
+  const { buttons } = choiceButtons(tokens.map((token) => `draft ${token}`), draft, (index) => {
     draft = index;
     draw();
-  }, "false"));
+  });
   const sliders = ["u", "v"].map((number) => createSlider({
     label: number, max: parts - 1, value: at[number], words: (index) => short(middle(index, parts)),
     onInput: (index) => {

@@ -1,7 +1,6 @@
 // The padded batch, cell by cell; its steps take the padding out and lay the mask below.
 
-import { mount, node, svg, titleRow } from "./dom.js";
-import { createPlayer } from "./player.js";
+import { node, svg } from "./dom.js";
 import {
   batchCells, cellAfterKey, cellWords, hasPacked, queryAfterKey, queryWordsOf, realCells,
   usefulWords, viewWords, viewsOf,
@@ -9,6 +8,7 @@ import {
 import { createStaircase } from "./batch_view_mask.js";
 import { createBatchPicture, hueOf } from "./batch_view_picture.js";
 import { cellSwatch, swatch } from "./mask_picture.js";
+import { steppedPicture } from "./stepped.js";
 
 const NAMES = { batch: "padded", strip: "packed", mask: "its mask" };
 
@@ -55,7 +55,7 @@ function cumulativeLine(packed, wanted) {
   return [one("cu_seqlens_q"), one("cu_seqlens_k")];
 }
 
-function build(root, model) {
+function build(model, moves) {
   const [rows, numNew, batch, reference] = ["rows", "num_scheduled_tokens", "batch", "reference"].map((name) => model.get(name));
   const { packed } = batch;
   const wanted = reference?.packed ?? null;
@@ -70,7 +70,9 @@ function build(root, model) {
   const legend = node("ul", { class: "sn-legend" });
   // The first cell worth reading: one that differs, else the first real one.
   let at = cells.flat().find((cell) => cell?.differs) ?? strip[0];
-  const view = () => views[player.step()];
+  const view = () => views[moves.step()];
+  // In the padded batch the learner counts; without a strip to come, the count is the picture.
+  const counts = (now) => now !== "batch" || views.length === 1;
 
   const queryOf = ({ row, column }) => strip.findIndex((cell) => cell.row === row && cell.column === column);
 
@@ -83,25 +85,6 @@ function build(root, model) {
       : queryWordsOf({ rows, cell: strip[query], query, packed, reference: wanted, sees: view() === "mask" });
     if (said.textContent !== words) said.textContent = words;
   };
-
-  const player = createPlayer({
-    root, count: views.length, label: "From padded to packed",
-    name: (step) => `${NAMES[views[step]]}, step ${step + 1} of ${views.length}`,
-    delay: () => 2400,
-    onStep: (step) => {
-      const now = views[step];
-      chip.textContent = usefulWords(cells, now !== "batch");
-      // In the padded batch the learner counts; without a strip to come, the count is the picture.
-      chip.hidden = now === "batch" && views.length > 1;
-      picture.show(now);
-      numbers.replaceChildren(...(now === "batch" ? [] : cumulativeLine(packed, wanted).slice(0, step)));
-      legend.replaceChildren(...(now === "mask" ? maskLegend(packed, wanted) : batchLegend(cells, reference)).filter(Boolean));
-      if (staircase) staircase.scroller.hidden = now !== "mask";
-      // Padding has no place in the strip: the cursor moves to the row's first token.
-      choose(now !== "batch" && queryOf(at) < 0 ? strip.find((cell) => cell.row === at.row) ?? strip[0] : at);
-      return viewWords(now, rows, cells, packed, chip.hidden);
-    },
-  });
 
   const onKey = (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
@@ -131,22 +114,32 @@ function build(root, model) {
     scroller?.addEventListener("click", onPointer);
   }
 
-  root.append(titleRow(model, node("span", { class: "sn-chips" }, chip)));
-  if (packed) root.append(player.toolbar, player.keys);
-  else player.live.classList.add("sn-bv-still");
-  root.append(...[player.live, picture.scroller, staircase?.scroller, packed ? numbers : null, said, legend].filter(Boolean));
-  player.open(model);
-  return player.sized((room) => {
-    picture.draw(room);
-    staircase?.draw(room);
-    picture.show(view());
-    choose(at);
-  }, picture.scroller);
+  return {
+    count: views.length, label: "From padded to packed", still: !packed, frame: picture.scroller,
+    name: (step) => `${NAMES[views[step]]}, step ${step + 1} of ${views.length}`,
+    delay: () => 2400,
+    layOut: (width) => {
+      picture.draw(width);
+      staircase?.draw(width);
+    },
+    draw: (step) => {
+      const now = views[step];
+      chip.textContent = usefulWords(cells, now !== "batch");
+      chip.hidden = !counts(now);
+      picture.show(now);
+      numbers.replaceChildren(...(now === "batch" ? [] : cumulativeLine(packed, wanted).slice(0, step)));
+      legend.replaceChildren(...(now === "mask" ? maskLegend(packed, wanted) : batchLegend(cells, reference)).filter(Boolean));
+      if (staircase) staircase.scroller.hidden = now !== "mask";
+      // Padding has no place in the strip: the cursor moves to the row's first token.
+      choose(now !== "batch" && queryOf(at) < 0 ? strip.find((cell) => cell.row === at.row) ?? strip[0] : at);
+    },
+    says: (step) => viewWords(views[step], rows, cells, packed, !counts(views[step])),
+    facts: [node("span", { class: "sn-chips" }, chip)],
+    below: [picture.scroller, staircase?.scroller, packed ? numbers : null, said, legend],
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "batch-view", label: "A padded batch", inputs: ["rows", "num_scheduled_tokens", "batch", "reference", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "batch-view", label: "A padded batch", build,
+  inputs: ["rows", "num_scheduled_tokens", "batch", "reference"],
+});

@@ -2,9 +2,9 @@
 
 import { createAhead } from "./ahead.js";
 import { chartText, hatch, ticks } from "./chart.js";
-import { freshId, mount, node, svg, titleRow } from "./dom.js";
-import { createPlayer } from "./player.js";
+import { freshId, node, svg } from "./dom.js";
 import { idleSpans, sideSummary, stepWords, wholeLength } from "./batching_layout.js";
+import { steppedPicture } from "./stepped.js";
 import { count } from "./words.js";
 
 const LANE = 34;
@@ -66,41 +66,31 @@ function createPanel(side) {
   const head = node("p", { class: "sn-ba-head" }, node("strong", {}, side.name), summary);
   const element = node("div", { class: "sn-ba-panel" }, head, holder);
   let drawn = null;
-  const draw = (length, width, step) => {
+  const draw = (length, width) => {
     drawn = drawSide(side, length, width, patternId);
     holder.replaceChildren(drawn.picture);
-    drawn.point(step);
   };
   const point = (step) => {
     summary.textContent = sideSummary(side, step);
-    drawn?.point(step);
+    drawn.point(step);
   };
   return { element, draw, point };
 }
 
-function build(root, model) {
+function build(model) {
   const sides = model.get("sides");
   const length = wholeLength(sides);
   const panels = sides.map(createPanel);
-  const player = createPlayer({
-    root, count: length, label: "Steps",
-    name: (step) => `step ${step} of ${length - 1}`,
-    delay: () => 600,
-    onStep: (step) => {
-      panels.forEach((panel) => panel.point(step));
-      return stepWords(sides, step);
-    },
-  });
-  const stage = node("div", {}, ...panels.map((panel) => panel.element));
-  root.append(titleRow(model));
-  root.append(player.toolbar, player.keys, player.live, stage);
-  player.open(model);
-  return player.sized((room) => panels.forEach((panel) => panel.draw(length, room, player.step())));
+  return {
+    count: length, label: "Steps", name: (step) => `step ${step} of ${length - 1}`, delay: () => 600,
+    layOut: (width) => panels.forEach((panel) => panel.draw(length, width)),
+    draw: (step) => panels.forEach((panel) => panel.point(step)),
+    says: (step) => stepWords(sides, step),
+    below: panels.map((panel) => panel.element),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "batching", label: "Static and continuous batching", inputs: ["sides", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "batching", label: "Static and continuous batching", build,
+  inputs: ["sides"],
+});

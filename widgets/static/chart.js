@@ -1,6 +1,6 @@
 // What charts are made of: round ticks, straight scales, words and hatching. Knows no widget.
 
-import { svg } from "./dom.js";
+import { node, svg } from "./dom.js";
 
 // At most about `wanted` round steps from 0 past `top`: 1, 2 or 5 times a power of ten.
 export function ticks(top, wanted = 4) {
@@ -26,4 +26,13 @@ export function hatch(id, className, thickness = 2.4) {
   const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": thickness, class: className });
   const square = { width: 6, height: 6, patternUnits: "userSpaceOnUse" };
   return svg("pattern", { id, ...square, patternTransform: "rotate(45)" }, line);
+}
+
+// A line of a legend: shapes in a box of `width` by 14, and what they mean.
+export function legendKey(words, width, ...shapes) {
+  return node("li", {}, svg("svg", { width, height: 14, "aria-hidden": "true" }, ...shapes), words);
+}
+
+export function boxKey(className, words, width = 14) {
+  return legendKey(words, width, svg("rect", { x: 1, y: 1, width: width - 2, height: 12, rx: 3, class: className }));
 }

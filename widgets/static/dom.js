@@ -31,6 +31,12 @@ export function titleRow(model, ...beside) {
   return node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", ...beside);
 }
 
+// Short facts beside a title; the first of them stands out where it is `strong`.
+export function factChips(facts, strong = true) {
+  return node("ul", { class: "sn-chips" }, ...facts.map((fact, index) =>
+    node("li", { class: strong && index === 0 ? "sn-chip sn-chip-strong" : "sn-chip" }, fact)));
+}
+
 // A picture that scrolls must be reachable by keyboard; one that fits must not be a Tab stop.
 export function makeReachable(scroller, scrolls, label) {
   for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", label]]) {

@@ -1,11 +1,12 @@
 // A fleet over virtual time: a window that follows the event, and a table of the moment.
 
-import { mount, node, pointIn, svg, titleRow } from "./dom.js";
+import { factChips, node, pointIn, svg } from "./dom.js";
 import { fleetOf, fleetOpening, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
 import { drawFleet, pointAtEvent } from "./fleet_view_picture.js";
 import { clockTime, fleetWords, passWords, queueWords, runWords, wayWords } from "./fleet_view_words.js";
-import { createPlayer, textButton } from "./player.js";
+import { textButton } from "./player.js";
 import { keepFocus } from "./pointing.js";
+import { steppedPicture } from "./stepped.js";
 import { clockWords, count, number } from "./words.js";
 
 const WINDOW_MS = 20000;
@@ -74,84 +75,73 @@ function pointedAt(event, stage, fleet, shown, places) {
   return { us: shown.from + part * (shown.to - shown.from), worker: places.laneAt(y) };
 }
 
-function build(root, model) {
+function build(model, moves) {
   const fleet = fleetOf(model.get("trace"));
   const { trace, events, end } = fleet;
   const most = mostZoom(end);
   const pointed = (event) => pointedAt(event, stage, fleet, shown, drawn.places);
   const stage = node("div", {
     onpointermove: (event) => moment.show(pointed(event).us),
-    onpointerleave: () => moment.show(timeOf(player.step())),
+    onpointerleave: () => moment.show(timeOf(moves.step())),
     onclick: (event) => {
       const { us, worker } = pointed(event);
       const index = nearestEvent(events, us, worker);
-      if (index !== null) player.go(index);
+      if (index !== null) moves.go(index);
     },
     onmousedown: keepFocus,
   });
   const way = node("p", { class: "sn-fv-way" });
   const moment = createMoment(fleet);
   let zoom = Math.min(model.get("zoom"), most);
-  let width = 0;
   let shown = null;
   let drawn = null;
   const timeOf = (step) => events[step]?.at ?? 0;
-  const draw = (step, anew = false) => {
-    if (!width) return;
-    const next = windowAt(timeOf(step), zoom, end, anew ? null : shown);
-    if (anew || next !== shown) {
-      shown = next;
-      drawn = drawFleet(fleet, shown, width, zoom > 0, runWords(fleet));
-      stage.replaceChildren(drawn.picture);
-    }
-    pointAtEvent(fleet, events[step], timeOf(step), shown, drawn);
-  };
   const setZoom = (next) => {
     zoom = Math.max(0, Math.min(most, next));
     zoomOut.setAttribute("aria-disabled", String(zoom === 0));
     zoomIn.setAttribute("aria-disabled", String(zoom === most));
-    draw(player.step(), true);
+    moves.redraw();
   };
   const zoomIn = textButton("Zoom in", () => setZoom(zoom + 1));
   const zoomOut = textButton("Zoom out", () => setZoom(zoom - 1));
   const trouble = textButton("Next trouble", () => {
-    const next = nextTrouble(events, player.step());
-    if (next !== null) player.go(next);
+    const next = nextTrouble(events, moves.step());
+    if (next !== null) moves.go(next);
   });
   if (nextTrouble(events, -1) === null) trouble.setAttribute("aria-disabled", "true");
   trouble.title = "The next missed deadline, preemption or refusal";
-  const player = createPlayer({
-    root, count: Math.max(1, events.length), label: "Events of the fleet", extras: [zoomIn, zoomOut, trouble],
+  setZoom(zoom);
+  return {
+    count: Math.max(1, events.length), label: "Events of the fleet", extras: [zoomIn, zoomOut, trouble],
     name: (step) => clockTime(timeOf(step)),
     // The window passes in about 20 seconds, quiet stretches faster.
     delay: (step) => Math.max(50, Math.min(900, ((timeOf(step + 1) - timeOf(step)) / (end / 2 ** zoom)) * WINDOW_MS)),
-    onStep: (step) => {
-      draw(step);
+    layOut: () => {
+      shown = null;
+    },
+    draw: (step, width) => {
+      const next = windowAt(timeOf(step), zoom, end, shown);
+      if (next !== shown) {
+        shown = next;
+        drawn = drawFleet(fleet, shown, width, zoom > 0, runWords(fleet));
+        stage.replaceChildren(drawn.picture);
+      }
+      pointAtEvent(fleet, events[step], timeOf(step), shown, drawn);
       moment.show(timeOf(step));
       way.textContent = events[step] ? wayWords(fleet, events[step].id) : "";
-      return fleetWords(fleet, step);
     },
-  });
-  const facts = [clockWords(trace.cost), trace.name, count(trace.num_workers, "worker"), count(fleet.requests.length, "request")];
-  root.append(...[
-    titleRow(model,
-      node("ul", { class: "sn-chips" }, ...facts.map((fact, index) => node("li", { class: index ? "sn-chip" : "sn-chip sn-chip-strong" }, fact)))),
-    player.toolbar, player.keys, player.live, stage, way, moment.table,
-    trace.error ? node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, "It stopped: "), trace.error) : null,
-    legend(fleet),
-  ].filter(Boolean));
-  player.live.classList.add("sn-fv-live");
-  player.open(model, fleetOpening(fleet));
-  setZoom(zoom);
-  return player.sized((room) => {
-    width = room;
-    draw(player.step(), true);
-  });
+    says: (step) => fleetWords(fleet, step),
+    facts: [factChips([clockWords(trace.cost), trace.name, count(trace.num_workers, "worker"), count(fleet.requests.length, "request")])],
+    below: [
+      stage, way, moment.table,
+      trace.error ? node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, "It stopped: "), trace.error) : null,
+      legend(fleet),
+    ],
+    opening: fleetOpening(fleet),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "fleet-view", label: "A fleet over virtual time", inputs: ["trace", "title", "zoom"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "fleet-view", label: "A fleet over virtual time", build,
+  inputs: ["trace", "zoom"],
+});

@@ -1,10 +1,10 @@
 // Steps through decisions of a gate: the case of the four, and the scores on one axis.
 
 import { chartText } from "./chart.js";
-import { mount, node, svg, titleRow } from "./dom.js";
+import { node, svg } from "./dom.js";
 import { decisionWords, fourCases, isCase, incumbentOf, roleWords, rowsOf, scoreRange, scoreTicks } from "./gate_picture_layout.js";
-import { createPlayer } from "./player.js";
 import { fateWords, scoreWords, signedDuration } from "./signed_words.js";
+import { steppedPicture } from "./stepped.js";
 
 const TOP = 46;
 const EDGE = 12;
@@ -126,42 +126,28 @@ function drawScores(decision, width) {
   return picture;
 }
 
-function build(root, model) {
+function build(model) {
   const decisions = model.get("decisions");
   const cases = node("div", {});
   const scores = node("div", { class: "sn-gp-scores" });
   const chip = node("span", { class: "sn-chip sn-chip-strong" });
-  let width = 0;
-  const draw = (step) => {
-    const decision = decisions[step];
-    chip.textContent = `${decision.mode}, margin ${decision.margin}`;
-    cases.replaceChildren(drawCases(decision));
-    if (width) scores.replaceChildren(drawScores(decision, width));
-  };
-  const player = createPlayer({
-    root, count: decisions.length, label: "Decisions of the gate",
+  return {
+    count: decisions.length, label: "Decisions of the gate",
     name: (step) => `decision ${step + 1} of ${decisions.length}`,
     delay: () => 2200,
-    onStep: (step) => {
-      draw(step);
-      return decisionWords(decisions[step]);
+    draw: (step, width) => {
+      const decision = decisions[step];
+      chip.textContent = `${decision.mode}, margin ${decision.margin}`;
+      cases.replaceChildren(drawCases(decision));
+      scores.replaceChildren(drawScores(decision, width));
     },
-  });
-  root.append(
-    titleRow(model, chip),
-    player.toolbar, player.keys, player.live, cases, scores,
-  );
-  player.live.classList.add("sn-gp-live");
-  player.open(model);
-  return player.sized((room) => {
-    width = room;
-    draw(player.step());
-  });
+    says: (step) => decisionWords(decisions[step]),
+    facts: [chip],
+    below: [cases, scores],
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "gate-picture", label: "The gate's four cases", inputs: ["decisions", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "gate-picture", label: "The gate's four cases", build,
+  inputs: ["decisions"],
+});

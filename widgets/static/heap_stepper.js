@@ -1,10 +1,10 @@
 // Steps through recorded heap operations: the tree, the array, the admission test.
 
 import { hatch } from "./chart.js";
-import { freshId, mount, node, svg, titleRow } from "./dom.js";
-import { createPlayer } from "./player.js";
+import { freshId, node, svg } from "./dom.js";
 import { admissionBar, entriesOf, frameWords, framesOf, heapOpening } from "./heap_stepper_layout.js";
 import { createHeapPicture } from "./heap_stepper_picture.js";
+import { steppedPicture } from "./stepped.js";
 import { number } from "./words.js";
 
 const BAR_TOP = 18;
@@ -42,7 +42,7 @@ function takenList(frame, hues, entries) {
     node("span", { class: "sn-he-taken" }, node("i", { class: `sn-he-dot sn-hue-${hues.get(id)}` }), entries.get(id).label))];
 }
 
-function build(root, model) {
+function build(model) {
   const operations = model.get("operations");
   const frames = framesOf(operations);
   const entries = entriesOf(operations);
@@ -52,42 +52,29 @@ function build(root, model) {
   const tests = operations.some(({ admission }) => admission && admission.budget !== null);
   const test = tests ? node("div", { class: "sn-he-test" }) : null;
   const taken = node("p", { class: "sn-he-out" });
-  let width = 0;
-  const point = (frame) => {
-    picture.point(frame);
-    taken.replaceChildren(...takenList(frame, hues, entries));
-    const admission = frame.kind === "test" ? frame.operation.admission : null;
-    if (width) test?.replaceChildren(drawTest(admission, width, patternId));
-  };
-  const player = createPlayer({
-    root, count: frames.length, label: "Moves of the heap",
-    name: (step) => `move ${step} of ${frames.length - 1}`,
-    delay: () => 1400,
-    onStep: (step) => {
-      point(frames[step]);
-      return frameWords(frames[step], operations);
+  return {
+    count: frames.length, label: "Moves of the heap", name: (step) => `move ${step} of ${frames.length - 1}`, delay: () => 1400,
+    layOut: (width) => picture.draw(width),
+    draw: (step, width) => {
+      const frame = frames[step];
+      picture.point(frame);
+      taken.replaceChildren(...takenList(frame, hues, entries));
+      test?.replaceChildren(drawTest(frame.kind === "test" ? frame.operation.admission : null, width, patternId));
     },
-  });
-  root.append(titleRow(model));
-  root.append(...[
-    player.toolbar, player.keys, player.live, picture.scroller, taken, test,
-    node(
-      "ul", { class: "sn-legend" },
-      node("li", {}, "thick outline: what this move is about"),
-      node("li", {}, "the parent of array cell i is cell (i − 1) // 2"),
-    ),
-  ].filter(Boolean));
-  player.open(model, heapOpening(frames));
-  return player.sized((room) => {
-    width = room;
-    picture.draw(width);
-    point(frames[player.step()]);
-  });
+    says: (step) => frameWords(frames[step], operations),
+    below: [
+      picture.scroller, taken, test,
+      node(
+        "ul", { class: "sn-legend" },
+        node("li", {}, "thick outline: what this move is about"),
+        node("li", {}, "the parent of array cell i is cell (i − 1) // 2"),
+      ),
+    ],
+    opening: heapOpening(frames),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "heap-stepper", label: "A heap, move by move", inputs: ["operations", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "heap-stepper", label: "A heap, move by move", build,
+  inputs: ["operations"],
+});

@@ -1,30 +1,20 @@
 // KV tokens of several runs growing step by step: one without a window, and one of those with.
 
-import { mount, node, svg, titleRow } from "./dom.js";
+import { factChips, node, svg } from "./dom.js";
 import { growthOpening, longestSteps, shownRuns, splitRuns, unitOf } from "./kv_growth_layout.js";
 import { createGrowthPicture } from "./kv_growth_picture.js";
 import { growthTotalsWords, runWords } from "./kv_growth_words.js";
-import { createPlayer, textButton } from "./player.js";
+import { toggleButton } from "./player.js";
 import { createSlider } from "./slider.js";
+import { steppedPicture } from "./stepped.js";
+import { stopNote } from "./whose.js";
 import { capital, number } from "./words.js";
-
-function chips(runs) {
-  const budgets = [...new Set(runs.map((run) => run.trace.max_kv_tokens))];
-  const facts = budgets.map((budget) => (budget === null ? "no KV budget" : `KV budget ${number(budget)} tokens`));
-  return node("ul", { class: "sn-chips" }, ...facts.map((fact) => node("li", { class: "sn-chip" }, fact)));
-}
 
 // What the run came to up to the step shown.
 function totalsLine({ label, trace }, unit, index) {
   const past = { ...trace, steps: trace.steps.slice(0, index + 1) };
   const when = past.steps.length < trace.steps.length ? "so far " : "";
   return node("p", { class: "sn-kg-total" }, node("strong", {}, `${capital(label)}: `), `${when}${growthTotalsWords(past, unit)}.`);
-}
-
-function stopNote({ label, trace }) {
-  const last = trace.steps[trace.steps.length - 1];
-  const when = last ? `after step ${last.step}` : "before its first step";
-  return node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, `${capital(label)} stopped ${when}: `), trace.error);
 }
 
 function swatch(className, words, hue = "sn-hue-0", fill = null) {
@@ -48,7 +38,7 @@ function legend(runs, stripes) {
   );
 }
 
-function build(root, model) {
+function build(model, moves) {
   const runs = model.get("runs");
   const perToken = model.get("bytes_per_token");
   const { windowed } = splitRuns(runs);
@@ -56,19 +46,10 @@ function build(root, model) {
   const [stops, totals] = [node("div", {}), node("div", {})];
   let at = Math.min(model.get("shown"), Math.max(0, windowed.length - 1));
   let unit = unitOf(null);
-  let width = 0;
-
   const sides = () => shownRuns(runs, at);
-  const redraw = () => {
-    stops.replaceChildren(...sides().filter((run) => run.trace.error).map(stopNote));
-    if (!width) return;
-    const label = sides().map((run) => `${capital(run.label)}: ${growthTotalsWords(run.trace, unit)}`).join(". ");
-    picture.draw(sides(), unit, width, `${label}.`, (index) => player.go(index));
-    picture.point(player.step());
-  };
   const change = () => {
-    redraw();
-    player.go(player.step());
+    moves.redraw();
+    moves.again();
   };
   const slider = windowed.length > 1 ? createSlider({
     label: "window", max: windowed.length - 1, value: at, words: (index) => windowed[index].label,
@@ -77,42 +58,35 @@ function build(root, model) {
       change();
     },
   }) : null;
-  const bytesButton = perToken === null ? null : textButton("Show bytes", () => {
-    const bytes = unit.noun !== "byte";
+  const bytesButton = perToken === null ? null : toggleButton("Show bytes", (bytes) => {
     unit = unitOf(bytes ? perToken : null);
-    bytesButton.setAttribute("aria-pressed", String(bytes));
     change();
-  }, "false");
+  });
   const steps = longestSteps(runs);
-  const player = createPlayer({
-    root, count: Math.max(1, steps.length), label: "Steps of the runs",
-    extras: [slider?.input, bytesButton].filter(Boolean),
+  const budgets = [...new Set(runs.map((run) => run.trace.max_kv_tokens))];
+  const facts = budgets.map((budget) => (budget === null ? "no KV budget" : `KV budget ${number(budget)} tokens`));
+  return {
+    count: Math.max(1, steps.length), label: "Steps of the runs", sliders: [slider].filter(Boolean),
+    extras: [slider?.input, bytesButton].filter(Boolean), liveClass: sides().length > 1 ? "sn-kg-two" : "",
     name: (step) => `step ${steps[step]?.step ?? 0} of ${steps[steps.length - 1]?.step ?? 0}`,
     delay: () => 700,
-    onStep: (step) => {
+    layOut: (width) => {
+      stops.replaceChildren(...sides().filter((run) => run.trace.error).map(({ label, trace }) => stopNote({ name: label, trace })));
+      const label = sides().map((run) => `${capital(run.label)}: ${growthTotalsWords(run.trace, unit)}`).join(". ");
+      picture.draw(sides(), unit, width, `${label}.`, moves.go);
+    },
+    draw: (step) => {
       picture.point(step);
       totals.replaceChildren(...sides().map((run) => totalsLine(run, unit, step)));
-      return sides().map((run) => runWords(run, step, unit)).join("\n");
     },
-  });
-  slider?.frame(player);
-  player.live.classList.toggle("sn-kg-two", sides().length > 1);
-  root.append(
-    titleRow(model, chips(runs)),
-    player.toolbar, player.keys, player.live, picture.stage, stops, totals, legend(runs, picture.stripes),
-  );
-  redraw();
-  player.open(model, growthOpening(sides()));
-  return player.sized((room) => {
-    width = room;
-    redraw();
-  });
+    says: (step) => sides().map((run) => runWords(run, step, unit)).join("\n"),
+    facts: [factChips(facts, false)],
+    below: [picture.stage, stops, totals, legend(runs, picture.stripes)],
+    opening: growthOpening(sides()),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "kv-growth", label: "KV tokens over the steps of several runs",
-    inputs: ["runs", "title", "bytes_per_token", "shown"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "kv-growth", label: "KV tokens over the steps of several runs", build,
+  inputs: ["runs", "bytes_per_token", "shown"],
+});

@@ -1,9 +1,9 @@
 // Steps through a heap with lazy deletion: tree, array, and the counter that tells what is stale.
 
-import { mount, node, titleRow } from "./dom.js";
+import { node } from "./dom.js";
 import { counterWords, counters, lazyFrames, lazyOpening, lazyWords, requestsOf, shapesOf } from "./lazy_heap_layout.js";
 import { createLazyPicture } from "./lazy_heap_picture.js";
-import { createPlayer } from "./player.js";
+import { steppedPicture } from "./stepped.js";
 
 const HUE_COUNT = 8;
 
@@ -33,7 +33,7 @@ function legend() {
   );
 }
 
-function build(root, model) {
+function build(model) {
   const { steps, error } = model.get("story");
   const frames = lazyFrames(steps);
   const shapes = shapesOf(steps, frames);
@@ -42,39 +42,26 @@ function build(root, model) {
   const picture = createLazyPicture(frames, shapes, hues);
   const list = node("ul", { class: "sn-lh-counters", "aria-label": "The generation of each request" });
   const popped = node("p", { class: "sn-he-out" });
-  const point = (index) => {
-    picture.point(frames[index]);
-    list.replaceChildren(...counterList(frames, index, requests, hues));
-    popped.replaceChildren(...poppedList(frames[index]));
-  };
-  const player = createPlayer({
-    root, count: frames.length, label: "Events of the heap",
-    name: (step) => `event ${step} of ${frames.length - 1}`,
-    delay: () => 1600,
-    onStep: (step) => {
-      point(step);
-      return lazyWords(frames, step);
+  return {
+    count: frames.length, label: "Events of the heap", name: (step) => `event ${step} of ${frames.length - 1}`, delay: () => 1600,
+    layOut: (width) => picture.draw(width),
+    draw: (step) => {
+      picture.point(frames[step]);
+      list.replaceChildren(...counterList(frames, step, requests, hues));
+      popped.replaceChildren(...poppedList(frames[step]));
     },
-  });
-  root.append(...[
-    titleRow(model),
-    player.toolbar, player.keys, player.live, picture.scroller,
-    node("div", { class: "sn-lh-side" }, node("span", { class: "sn-lh-name" }, "generations"), list),
-    popped,
-    error ? node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, "It stopped here: "), error) : null,
-    legend(),
-  ].filter(Boolean));
-  player.live.classList.add("sn-lh-live");
-  player.open(model, lazyOpening(frames));
-  return player.sized((room) => {
-    picture.draw(room);
-    point(player.step());
-  });
+    says: (step) => lazyWords(frames, step),
+    below: [
+      picture.scroller,
+      node("div", { class: "sn-lh-side" }, node("span", { class: "sn-lh-name" }, "generations"), list), popped,
+      error ? node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, "It stopped here: "), error) : null,
+      legend(),
+    ],
+    opening: lazyOpening(frames),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "lazy-heap", label: "A heap with lazy deletion", inputs: ["story", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "lazy-heap", label: "A heap with lazy deletion", build,
+  inputs: ["story"],
+});

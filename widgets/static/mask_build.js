@@ -1,10 +1,10 @@
 // Steps through the making of a fused mask; any query of the step can be chosen.
 
-import { mount, node, titleRow } from "./dom.js";
-import { createPlayer } from "./player.js";
+import { node } from "./dom.js";
 import { buildCells, buildWords, countCells, isRealQuery, matrixRoom, queriesOf, queryWords } from "./mask_build_layout.js";
 import { createMatrix, MATRIX_FIXED } from "./mask_build_picture.js";
 import { cellSwatch, swatch } from "./mask_picture.js";
+import { steppedPicture } from "./stepped.js";
 import { aloneNote } from "./whose.js";
 
 const GAP = 28;
@@ -38,7 +38,7 @@ function firstQuery(steps, at) {
   return queries.findIndex(({ index, row }) => isRealQuery(masks[index], numPast, row));
 }
 
-function build(root, model) {
+function build(model, moves) {
   const [steps, names] = ["steps", "names"].map((name) => model.get(name));
   const stage = node("div", {
     class: "sn-mb-stage", role: "listbox", tabindex: "0",
@@ -48,10 +48,9 @@ function build(root, model) {
   let matrices = [];
   let chosen = 0;
   let touched = false;
-  let width = 0;
 
   const choose = (next, reveal = false) => {
-    const step = steps[player.step()];
+    const step = steps[moves.step()];
     const queries = queriesOf(step);
     chosen = Math.max(0, Math.min(next, queries.length - 1));
     const query = queries[chosen];
@@ -61,26 +60,6 @@ function build(root, model) {
     const words = queryWords(step, query, names);
     if (said.textContent !== words) said.textContent = words;
   };
-
-  const draw = () => {
-    if (!width) return;
-    const at = player.step();
-    const room = matrixRoom(steps[at], width, MATRIX_FIXED, GAP);
-    matrices = steps[at].masks.map((_, index) => createMatrix({ steps, at, index, names, room }));
-    stage.replaceChildren(...matrices.map((matrix) => matrix.element));
-  };
-
-  const player = createPlayer({
-    root, count: steps.length, label: "Steps of the mask",
-    name: (step) => `step ${step + 1} of ${steps.length}`,
-    delay: () => 2200,
-    onStep: (step) => {
-      // Until a query is chosen, every step begins at the most telling one.
-      draw();
-      choose(touched ? chosen : firstQuery(steps, step));
-      return buildWords(steps, step);
-    },
-  });
 
   stage.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
@@ -99,26 +78,28 @@ function build(root, model) {
     if (!row) return;
     touched = true;
     const { index, row: at } = row.dataset;
-    choose(queriesOf(steps[player.step()]).findIndex((query) => query.index === Number(index) && query.row === Number(at)));
+    choose(queriesOf(steps[moves.step()]).findIndex((query) => query.index === Number(index) && query.row === Number(at)));
   };
   stage.addEventListener("pointermove", follow);
   stage.addEventListener("click", follow);
 
-  root.append(titleRow(model));
-  if (steps.length > 1) root.append(player.toolbar, player.keys);
-  else player.live.classList.add("sn-mb-still");
-  root.append(...[player.live, aloneNote(names), stage, said, buildLegend(steps)].filter(Boolean));
-  player.open(model);
-  return player.sized((room) => {
-    width = room;
-    draw();
-    choose(chosen);
-  }, stage);
+  return {
+    count: steps.length, label: "Steps of the mask", still: steps.length === 1, frame: stage,
+    name: (step) => `step ${step + 1} of ${steps.length}`,
+    delay: () => 2200,
+    draw: (at, width) => {
+      const room = matrixRoom(steps[at], width, MATRIX_FIXED, GAP);
+      matrices = steps[at].masks.map((_, index) => createMatrix({ steps, at, index, names, room }));
+      stage.replaceChildren(...matrices.map((matrix) => matrix.element));
+      // Until a query is chosen, every step begins at the most telling one.
+      choose(touched ? chosen : firstQuery(steps, at));
+    },
+    says: (step) => buildWords(steps, step),
+    below: [aloneNote(names), stage, said, buildLegend(steps)],
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "mask-build", label: "A mask in steps", inputs: ["steps", "names", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "mask-build", label: "A mask in steps", build,
+  inputs: ["steps", "names"],
+});

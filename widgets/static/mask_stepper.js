@@ -1,9 +1,9 @@
 // Draws masks side by side and steps through their query rows.
 
-import { makeReachable, mount, node, svg, titleRow } from "./dom.js";
+import { makeReachable, node, svg } from "./dom.js";
 import { drawMaskCell, drawPastDivider, swatch, visibleText } from "./mask_picture.js";
-import { createPlayer } from "./player.js";
 import { cellSize, cellsOfRow, differingCells, maskWords, numRows, stepWords } from "./mask_layout.js";
+import { steppedPicture } from "./stepped.js";
 import { count } from "./words.js";
 
 const HEAD = 40;
@@ -77,45 +77,32 @@ function createFigure(mask, other, counts) {
   );
   const element = node("figure", { class: "sn-mk-figure" }, caption, scroller);
   let drawn = null;
-  const draw = (room, row) => {
+  const draw = (room) => {
     drawn = drawMask(mask, other, cellSize(mask.mask[0].length, room - ROW_LABEL - 6));
     scroller.replaceChildren(drawn.picture);
-    drawn.point(row);
     const scrolls = Number(drawn.picture.getAttribute("width")) > room;
     makeReachable(scroller, scrolls, maskWords(mask));
   };
-  return { element, draw, point: (row) => drawn?.point(row) };
+  return { element, draw, point: (row) => drawn.point(row) };
 }
 
-function build(root, model) {
+function build(model) {
   const masks = model.get("masks");
   const figures = masks.map((mask, at) => {
     const other = masks.length > 1 ? masks[at === 0 ? 1 : 0] : null;
     return createFigure(mask, other, at === 0);
   });
-  const player = createPlayer({
-    root, count: numRows(masks), label: "Query rows",
-    name: (row) => `row ${row} of ${numRows(masks) - 1}`,
-    onStep: (row) => {
-      figures.forEach((figure) => figure.point(row));
-      return stepWords(masks, row);
+  return {
+    count: numRows(masks), label: "Query rows", name: (row) => `row ${row} of ${numRows(masks) - 1}`,
+    layOut: (width) => {
+      const beside = (width - GAP * (masks.length - 1)) / masks.length;
+      const wanted = ROW_LABEL + 6 + 15 * Math.max(...masks.map((mask) => mask.mask[0].length));
+      figures.forEach((figure) => figure.draw(Math.floor(beside >= wanted ? beside : width)));
     },
-  });
-  const stage = node("div", { class: "sn-mk-stage" }, ...figures.map((figure) => figure.element));
-  root.append(titleRow(model));
-  root.append(player.toolbar, player.keys, player.live, stage, legend(masks));
-  player.open(model);
-  return player.sized((room) => {
-    const beside = (room - GAP * (masks.length - 1)) / masks.length;
-    const wanted = ROW_LABEL + 6 + 15 * Math.max(...masks.map((mask) => mask.mask[0].length));
-    const each = beside >= wanted ? beside : room;
-    figures.forEach((figure) => figure.draw(Math.floor(each), player.step()));
-  });
+    draw: (row) => figures.forEach((figure) => figure.point(row)),
+    says: (row) => stepWords(masks, row),
+    below: [node("div", { class: "sn-mk-stage" }, ...figures.map((figure) => figure.element)), legend(masks)],
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "mask-stepper", label: "Attention masks", inputs: ["masks", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({ name: "mask-stepper", label: "Attention masks", inputs: ["masks"], build });

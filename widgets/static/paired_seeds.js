@@ -1,10 +1,10 @@
 // Steps through the seeds of a comparison: all of them, then one pair after another in every panel.
 
-import { mount, node, pointIn, svg, titleRow } from "./dom.js";
+import { factChips, node, pointIn, svg } from "./dom.js";
 import { comparisonWords, differenceWords, sharedWith, pairWords, seedsWords, verdict, verdictMark } from "./paired_seeds_layout.js";
 import { drawPanel } from "./paired_seeds_picture.js";
-import { createPlayer } from "./player.js";
 import { keepFocus } from "./pointing.js";
+import { steppedPicture } from "./stepped.js";
 import { capital, count, listed } from "./words.js";
 
 const TWO_WIDE = 640;
@@ -48,7 +48,7 @@ function createPanel(row, rows, { hover, press }) {
   return Object.assign(panel, { box, stage, words });
 }
 
-function build(root, model) {
+function build(model, moves) {
   const comparison = model.get("comparison");
   const { rows, baseline, other, scenario, modelled } = comparison;
   const seeds = rows[0].pairs.map((pair) => pair.seed);
@@ -56,56 +56,38 @@ function build(root, model) {
     hover: (index) => {
       if (index === hovered) return;
       hovered = index;
-      draw(player.step());
+      moves.redraw();
     },
-    press: (index) => player.go(index + 1),
+    press: (index) => moves.go(index + 1),
   }));
   const grid = node("div", { class: "sn-ps-grid-of-panels" }, ...panels.map((panel) => panel.box));
-  let width = 0;
   let hovered = null;
-  const draw = (step) => {
+  const draw = (step, width) => {
     const shown = hovered ?? (step ? step - 1 : null);
     const columns = width >= TWO_WIDE && panels.length > 1 ? 2 : 1;
     const room = Math.floor((width - (columns - 1) * APART) / columns);
-    grid.style.gridTemplateColumns = width ? `repeat(${columns}, ${room}px)` : "";
+    grid.style.gridTemplateColumns = `repeat(${columns}, ${room}px)`;
     for (const panel of panels) {
       const { row, stage, words } = panel;
-      const said = shown === null
+      words.textContent = shown === null
         ? `${capital(differenceWords(row))}${seedsWords(row)}.`
         : `Seed ${seeds[shown]}: ${pairWords(row, row.pairs[shown])}.`;
-      words.textContent = said;
-      if (!width) continue;
-      const { picture, at } = drawPanel(row, rows, [baseline, other], shown, room, `${row.label}. ${said}`);
+      const { picture, at } = drawPanel(row, rows, [baseline, other], shown, room, `${row.label}. ${words.textContent}`);
       panel.at = at;
       stage.replaceChildren(picture);
     }
   };
-  const player = createPlayer({
-    root, count: seeds.length + 1, label: "Seeds",
+  return {
+    count: seeds.length + 1, label: "Seeds", delay: () => 1400,
     name: (step) => (step ? `seed ${seeds[step - 1]}` : "all seeds"),
-    delay: () => 1400,
-    onStep: (step) => {
-      draw(step);
-      return comparisonWords(comparison, step);
-    },
-  });
-  const facts = [modelled ? "modelled" : "measured", scenario, count(seeds.length, "seed")];
-  root.append(
-    titleRow(model,
-      node("ul", { class: "sn-chips" }, ...facts.map((fact, index) => node("li", { class: index ? "sn-chip" : "sn-chip sn-chip-strong" }, fact)))),
-    player.toolbar, player.keys, player.live, grid, legend(),
-  );
-  player.live.classList.add("sn-ps-live");
-  player.open(model);
-  return player.sized((room) => {
-    width = room;
-    draw(player.step());
-  });
+    draw,
+    says: (step) => comparisonWords(comparison, step),
+    facts: [factChips([modelled ? "modelled" : "measured", scenario, count(seeds.length, "seed")])],
+    below: [grid, legend()],
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "paired-seeds", label: "Two policies, seed by seed", inputs: ["comparison", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "paired-seeds", label: "Two policies, seed by seed", build,
+  inputs: ["comparison"],
+});

@@ -44,6 +44,28 @@ export function textButton(label, press, pressed = null) {
   return node("button", { ...attributes, onclick: press }, label);
 }
 
+// A button that stays pressed until it is pressed again: `onPress(pressed)` hears each press.
+export function toggleButton(label, onPress, pressed = false) {
+  let now = pressed;
+  const button = textButton(label, () => {
+    now = !now;
+    button.setAttribute("aria-pressed", String(now));
+    onPress(now);
+  }, String(now));
+  return button;
+}
+
+// Buttons of which one is pressed: `onChoose(index)` hears which. `mark(index)` presses one silently.
+export function choiceButtons(labels, chosen, onChoose) {
+  const mark = (index) => buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(at === index)));
+  const buttons = labels.map((label, index) => textButton(label, () => {
+    mark(index);
+    onChoose(index);
+  }));
+  mark(chosen);
+  return { buttons, mark };
+}
+
 const CALM_MS = 1000;
 
 // How long play stays on a step: where motion is to be reduced, no picture changes fast.

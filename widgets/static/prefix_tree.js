@@ -1,10 +1,10 @@
 // Steps through the tree of published blocks: each behind its parent, with who names it.
 
 import { requestHue } from "./column_picture.js";
-import { makeReachable, mount, node, svg, titleRow } from "./dom.js";
-import { createPlayer } from "./player.js";
+import { makeReachable, node, svg } from "./dom.js";
 import { faceOf, poolStates, shortHash } from "./pool_states.js";
 import { treeAt, treeOpening, treePlaces, treeStepWords, treeWords } from "./prefix_tree_layout.js";
+import { steppedPicture } from "./stepped.js";
 
 const CHARACTER = 7.3;
 const NODE_HEIGHT = 44;
@@ -61,49 +61,29 @@ function showNew(scroller, left, room) {
   if (!seen) scroller.scrollLeft = Math.max(0, left - room / 3);
 }
 
-function build(root, model) {
+function build(model) {
   const trace = { ...model.get("trace"), alphabet: model.get("alphabet") };
   const run = poolStates(trace);
   const scroller = node("div", { class: "sn-scroll sn-pt-stage" });
-  let room = 0;
-  const draw = (step) => {
-    if (!room) return;
-    const { picture, width, fresh } = drawTree(trace, run, step);
-    makeReachable(scroller, width > room, "The tree, wider than the page");
-    scroller.replaceChildren(picture);
-    showNew(scroller, fresh, room);
-  };
-  const player = createPlayer({
-    root, count: run.states.length, label: "Steps of the tree",
-    name: (step) => `step ${step} of ${run.states.length - 1}`,
-    delay: () => 1600,
-    onStep: (step) => {
-      draw(step);
-      return `Step ${run.states[step].step.step}. ${treeStepWords(run.states, step)}\n${treeWords(run.states, run.nodes, step)}`;
+  const explained = [
+    "from left to right: a block and its children", "r0: the table of request 0 names it",
+    "dashed: free but cached", "thick outline: new in this step",
+  ];
+  return {
+    count: run.states.length, label: "Steps of the tree", name: (step) => `step ${step} of ${run.states.length - 1}`, delay: () => 1600,
+    draw: (step, room) => {
+      const { picture, width, fresh } = drawTree(trace, run, step);
+      makeReachable(scroller, width > room, "The tree, wider than the page");
+      scroller.replaceChildren(picture);
+      showNew(scroller, fresh, room);
     },
-  });
-  root.append(...[
-    titleRow(model),
-    player.toolbar, player.keys, player.live, scroller,
-    node(
-      "ul", { class: "sn-legend" },
-      node("li", {}, "from left to right: a block and its children"),
-      node("li", {}, "r0: the table of request 0 names it"),
-      node("li", {}, "dashed: free but cached"),
-      node("li", {}, "thick outline: new in this step"),
-    ),
-  ].filter(Boolean));
-  player.open(model, treeOpening(run.states));
-  return player.sized((width) => {
-    room = width;
-    draw(player.step());
-  });
+    says: (step) => `Step ${run.states[step].step.step}. ${treeStepWords(run.states, step)}\n${treeWords(run.states, run.nodes, step)}`,
+    below: [scroller, node("ul", { class: "sn-legend" }, ...explained.map((words) => node("li", {}, words)))],
+    opening: treeOpening(run.states),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "prefix-tree", label: "The tree of published blocks",
-    inputs: ["trace", "alphabet", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "prefix-tree", label: "The tree of published blocks", build,
+  inputs: ["trace", "alphabet"],
+});

@@ -1,9 +1,11 @@
 // Steps down through the layers below one token's logits: the cone of what can act on it.
 
-import { makeReachable, mount, node, pointIn, svg, titleRow } from "./dom.js";
-import { createPlayer, textButton } from "./player.js";
+import { boxKey } from "./chart.js";
+import { makeReachable, node, pointIn, svg } from "./dom.js";
+import { toggleButton } from "./player.js";
 import { fieldSizes, fieldWords, probePlace, probeWords, reachOf, rowLabel, wayUp } from "./receptive_field_layout.js";
 import { createSlider } from "./slider.js";
+import { steppedPicture } from "./stepped.js";
 
 const TOP = 20;
 const BOX = 20;
@@ -83,28 +85,23 @@ function drawPositions(field, probe, sizes) {
 }
 
 function legend(field) {
-  const swatch = (className, words) => node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" },
-    svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: className })), words);
   return node(
     "ul", { class: "sn-legend" },
-    swatch("sn-rf-acts", "can act on the logits"),
-    field.sinks ? swatch("sn-rf-acts sn-rf-sink sn-hue-4", "a sink that can") : null,
-    swatch("sn-rf-idle", "cannot, or is not reached yet"),
+    boxKey("sn-rf-acts", "can act on the logits"),
+    field.sinks ? boxKey("sn-rf-acts sn-rf-sink sn-hue-4", "a sink that can") : null,
+    boxKey("sn-rf-idle", "cannot, or is not reached yet"),
     node("li", {}, "press a position to choose the token"),
   );
 }
 
-function build(root, model) {
+function build(model, moves) {
   const field = Object.fromEntries(["window", "num_layers", "num_positions", "sinks", "query"].map((name) => [name, model.get(name)]));
   const reach = reachOf(field);
   const scroller = node("div", { class: "sn-scroll" });
   let probe = model.get("probe");
   let shown = false;
-  let width = 0;
-
   const probeSaid = () => (shown ? probeWords(field, probe) : probePlace(field, probe));
-  const draw = (depth) => {
-    if (!width) return;
+  const draw = (depth, width) => {
     const sizes = fieldSizes(field, width);
     const height = TOP + field.num_layers * sizes.row + BOX + FOOT;
     const label = `${fieldWords(field, depth)} ${probeSaid()}`;
@@ -124,38 +121,25 @@ function build(root, model) {
   const choose = (position) => {
     probe = position;
     slider.move(position);
-    player.go(player.step());
+    moves.again();
   };
   const slider = createSlider({ label: "token", max: field.query, value: probe, words: String, onInput: choose });
-  const way = textButton("Show its way", () => {
-    shown = !shown;
-    way.setAttribute("aria-pressed", String(shown));
-    player.go(player.step());
-  }, "false");
-  const player = createPlayer({
-    root, count: field.num_layers + 1, label: "Layers downwards", extras: [slider.input, way],
+  const way = toggleButton("Show its way", (pressed) => {
+    shown = pressed;
+    moves.again();
+  });
+  return {
+    count: field.num_layers + 1, label: "Layers downwards", extras: [slider.input, way], sliders: [slider],
     name: (step) => (step === 0 ? "the logits" : `${step} of ${field.num_layers} layers down`),
     delay: () => 1400,
-    onStep: (depth) => {
-      draw(depth);
-      return `${fieldWords(field, depth)}\n${probeSaid()}`;
-    },
-  });
-  slider.frame(player);
-  root.append(titleRow(model));
-  root.append(player.toolbar, player.keys, player.live, scroller, legend(field));
-  player.live.classList.add("sn-rf-live");
-  player.open(model, 1);
-  return player.sized((room) => {
-    width = room;
-    draw(player.step());
-  });
+    draw,
+    says: (depth) => `${fieldWords(field, depth)}\n${probeSaid()}`,
+    below: [scroller, legend(field)],
+    opening: 1,
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "receptive-field", label: "The receptive field under a window",
-    inputs: ["window", "num_layers", "num_positions", "sinks", "query", "probe", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "receptive-field", label: "The receptive field under a window", build,
+  inputs: ["window", "num_layers", "num_positions", "sinks", "query", "probe"],
+});

@@ -1,10 +1,10 @@
 // Steps through the moments of requests: the predicted bar from now, and the deadline it must meet.
 
-import { chartText, hatch, scale } from "./chart.js";
-import { freshId, mount, node, svg, titleRow } from "./dom.js";
-import { createPlayer } from "./player.js";
+import { boxKey, chartText, hatch, legendKey, scale } from "./chart.js";
+import { factChips, freshId, node, svg } from "./dom.js";
 import { signedDuration, fateWords } from "./signed_words.js";
 import { agrees, axisTicks, momentOf, momentWords, scoreLine } from "./slack_timeline_layout.js";
+import { steppedPicture } from "./stepped.js";
 import { count, duration, number } from "./words.js";
 
 const LEFT = 10;
@@ -95,63 +95,40 @@ function drawCase(item, step, cases, width) {
 }
 
 function legend(cases) {
-  const swatch = (className, words) => node("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" },
-    svg("rect", { x: 1, y: 1, width: 20, height: 12, class: className })), words);
   const some = (test) => cases.some((item) => item.moments.some((_, step) => test(momentOf(item, step))));
   return node(
     "ul", { class: "sn-legend" },
-    swatch("sn-sk-bar", "predicted TTFT, from now"),
-    some((moment) => moment.gap < 0) ? swatch("sn-sk-late", "past the deadline") : null,
+    boxKey("sn-sk-bar", "predicted TTFT, from now", 22),
+    some((moment) => moment.gap < 0) ? boxKey("sn-sk-late", "past the deadline", 22) : null,
     some((moment) => moment.whole_us > moment.predicted_us)
-      ? node("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" },
+      ? legendKey("already computed: not paid for again", 22,
         svg("rect", { x: 1, y: 1, width: 20, height: 12, class: "sn-sk-done" }),
-        svg("path", { d: "M5 13L11 1M12 13L18 1", class: "sn-sk-stripe", "stroke-width": 2 })),
-      "already computed: not paid for again")
+        svg("path", { d: "M5 13L11 1M12 13L18 1", class: "sn-sk-stripe", "stroke-width": 2 }))
       : null,
   );
 }
 
-function chips(cases) {
-  const models = new Set(cases.map(({ a, c }) => `predicted TTFT = ${duration(a)} · tokens + ${duration(c)}`));
-  return node("ul", { class: "sn-chips" }, ...[...models].map((words) => node("li", { class: "sn-chip" }, words)));
-}
-
-function build(root, model) {
+function build(model) {
   const cases = model.get("cases");
   const stage = node("div", { class: "sn-sk-stage" });
-  let width = 0;
-  const draw = (step) => {
-    if (!width) return;
-    const columns = width >= TWO_COLUMNS && cases.length > 1 ? 2 : 1;
-    const room = Math.floor((width - (columns - 1) * BETWEEN) / columns);
-    stage.style.gridTemplateColumns = `repeat(${columns}, ${room}px)`;
-    stage.replaceChildren(...cases.map((item) => drawCase(item, step, cases, room)));
-  };
   const moments = cases[0].moments.length;
-  const player = createPlayer({
-    root, count: moments, label: "Moments",
+  const models = new Set(cases.map(({ a, c }) => `predicted TTFT = ${duration(a)} · tokens + ${duration(c)}`));
+  return {
+    count: moments, label: "Moments", delay: () => 1100,
     name: (step) => (moments > 1 ? `moment ${step + 1} of ${moments}` : count(moments, "moment")),
-    delay: () => 1100,
-    onStep: (step) => {
-      draw(step);
-      return cases.map((item) => momentWords(item, step)).join("\n");
+    draw: (step, width) => {
+      const columns = width >= TWO_COLUMNS && cases.length > 1 ? 2 : 1;
+      const room = Math.floor((width - (columns - 1) * BETWEEN) / columns);
+      stage.style.gridTemplateColumns = `repeat(${columns}, ${room}px)`;
+      stage.replaceChildren(...cases.map((item) => drawCase(item, step, cases, room)));
     },
-  });
-  root.append(
-    titleRow(model, chips(cases)),
-    player.toolbar, player.keys, player.live, stage, legend(cases),
-  );
-  player.live.classList.add("sn-sk-live");
-  player.open(model);
-  return player.sized((room) => {
-    width = room;
-    draw(player.step());
-  });
+    says: (step) => cases.map((item) => momentWords(item, step)).join("\n"),
+    facts: [factChips([...models], false)],
+    below: [stage, legend(cases)],
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "slack-timeline", label: "Slack on a time axis", inputs: ["cases", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "slack-timeline", label: "Slack on a time axis", build,
+  inputs: ["cases"],
+});

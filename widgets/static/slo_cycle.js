@@ -2,9 +2,10 @@
 
 import { createAhead } from "./ahead.js";
 import { chartText, hatch } from "./chart.js";
-import { freshId, mount, node, pointIn, svg, titleRow } from "./dom.js";
-import { createPlayer, textButton } from "./player.js";
+import { freshId, node, pointIn, svg } from "./dom.js";
+import { toggleButton } from "./player.js";
 import { cut, cyclePlaces, dotsOf, eventAt, eventWords, timeRange, timeTicks } from "./slo_cycle_layout.js";
+import { steppedPicture } from "./stepped.js";
 import { number } from "./words.js";
 
 const BAND = 24;
@@ -133,47 +134,32 @@ function legend(spans) {
   );
 }
 
-function build(root, model) {
+function build(model, moves) {
   const cycle = Object.fromEntries(["lanes", "spans", "marks", "events"].map((name) => [name, model.get(name)]));
   const { events } = cycle;
   const stages = node("ol", { class: "sn-cy-stages", "aria-label": "The cycle" });
   const stage = node("div", {});
-  let zoomed = true;
-  let width = 0;
-  const draw = (step) => {
-    stages.replaceChildren(...drawStages(events, step));
-    if (width) stage.replaceChildren(drawCycle(cycle, step, zoomed, width, (index) => player.go(index)));
-  };
-  const zoom = textButton("Whole pass", () => {
-    zoomed = !zoomed;
-    zoom.setAttribute("aria-pressed", String(!zoomed));
-    draw(player.step());
-  }, "false");
-  const player = createPlayer({
-    root, count: events.length, label: "Events of the cycle", extras: [zoom],
-    name: (step) => `event ${step + 1} of ${events.length}`,
-    delay: () => 1800,
-    onStep: (step) => {
-      draw(step);
-      return eventWords(events, step);
-    },
-  });
   const source = model.get("source");
-  root.append(
-    titleRow(model, source ? node("span", { class: "sn-chip sn-chip-strong" }, source) : ""),
-    player.toolbar, player.keys, stages, player.live, stage, legend(cycle.spans),
-  );
-  player.live.classList.add("sn-cy-live");
-  player.open(model);
-  return player.sized((room) => {
-    width = room;
-    draw(player.step());
+  let zoomed = true;
+  const zoom = toggleButton("Whole pass", (pressed) => {
+    zoomed = !pressed;
+    moves.redraw();
   });
+  return {
+    count: events.length, label: "Events of the cycle", extras: [zoom], delay: () => 1800,
+    name: (step) => `event ${step + 1} of ${events.length}`,
+    draw: (step, width) => {
+      stages.replaceChildren(...drawStages(events, step));
+      stage.replaceChildren(drawCycle(cycle, step, zoomed, width, moves.go));
+    },
+    says: (step) => eventWords(events, step),
+    facts: [source ? node("span", { class: "sn-chip sn-chip-strong" }, source) : ""],
+    above: [stages],
+    below: [stage, legend(cycle.spans)],
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "slo-cycle", label: "The SLO cycle", inputs: ["lanes", "spans", "marks", "events", "title", "source"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "slo-cycle", label: "The SLO cycle", build,
+  inputs: ["lanes", "spans", "marks", "events", "source"],
+});

@@ -1,12 +1,12 @@
 // Steps through verifying passes: the text with every token's origin, and the pass's decisions.
 
 import { chartText } from "./chart.js";
-import { mount, node, pointIn, svg, titleRow } from "./dom.js";
-import { createPlayer } from "./player.js";
+import { factChips, node, pointIn, svg } from "./dom.js";
 import { keepFocus } from "./pointing.js";
 import {
   barPlaces, chance, draftState, followsRule, keepChance, lastWords, numKept, passWords, ruleWords, standing, stripOpening, tokenMark, totals,
 } from "./speculation_strip_layout.js";
+import { steppedPicture } from "./stepped.js";
 
 const STATE_WORDS = { kept: "✓ kept", rejected: "✗ rejected", unread: "not read" };
 const LAST_WORDS = { bonus: "+ bonus", resampled: "↻ resampled", plain: "plain" };
@@ -103,7 +103,7 @@ function legend(story) {
     .map(([kind, words]) => node("li", {}, tokenSpan("a", kind), words)));
 }
 
-function build(root, model) {
+function build(model, moves) {
   const story = model.get("story");
   const passes = story.passes.map(passSpans);
   const strip = node("p", { class: "sn-sp-strip", role: "img", onmousedown: keepFocus }, node("span", { class: "sn-sp-prompt" }, story.prompt), ...passes);
@@ -112,14 +112,13 @@ function build(root, model) {
   const bars = node("div", {
     onpointermove: (event) => hover(passUnder(event)),
     onpointerleave: () => hover(null),
-    onclick: (event) => player.go(passUnder(event)),
+    onclick: (event) => moves.go(passUnder(event)),
     onmousedown: keepFocus,
   });
   let drawnBars = null;
-  let width = 0;
   let hovered = null;
   let drawn = null;
-  const draw = (step) => {
+  const draw = (step, width) => {
     const shown = hovered ?? step;
     passes.forEach((span, index) => {
       span.classList.toggle("sn-sp-now", index === shown);
@@ -128,47 +127,30 @@ function build(root, model) {
     strip.setAttribute("aria-label", `The text after this pass: ${standing(story, shown)}`);
     if (drawn !== shown) table.replaceChildren(passTable(story.passes[shown]));
     drawn = shown;
-    if (!width) return;
     drawnBars = drawBars(story, step, width);
     bars.replaceChildren(drawnBars.picture);
   };
   const hover = (index) => {
     if (index === hovered) return;
     hovered = index;
-    draw(player.step());
+    moves.redraw();
   };
   passes.forEach((span, index) => {
     span.addEventListener("pointerenter", () => hover(index));
     span.addEventListener("pointerleave", () => hover(null));
-    span.addEventListener("click", () => player.go(index));
+    span.addEventListener("click", () => moves.go(index));
   });
-  const player = createPlayer({
-    root, count: passes.length, label: "Verifying passes",
-    name: (step) => `pass ${step + 1} of ${passes.length}`,
-    delay: () => 1600,
-    onStep: (step) => {
-      draw(step);
-      return passWords(story, step);
-    },
-  });
-  const facts = [`k = ${story.num_draft_tokens}`, `temperature ${story.temperature}`];
-  root.append(
-    titleRow(model,
-      node("ul", { class: "sn-chips" }, ...facts.map((fact) => node("li", { class: "sn-chip" }, fact)))),
-    player.toolbar, player.keys, player.live, strip, table,
-    node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story),
-  );
-  player.live.classList.add("sn-sp-live");
-  player.open(model, stripOpening(story));
-  return player.sized((room) => {
-    width = room;
-    draw(player.step());
-  });
+  return {
+    count: passes.length, label: "Verifying passes", name: (step) => `pass ${step + 1} of ${passes.length}`, delay: () => 1600,
+    draw,
+    says: (step) => passWords(story, step),
+    facts: [factChips([`k = ${story.num_draft_tokens}`, `temperature ${story.temperature}`], false)],
+    below: [strip, table, node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story)],
+    opening: stripOpening(story),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "speculation-strip", label: "Speculative decoding, pass by pass", inputs: ["story", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "speculation-strip", label: "Speculative decoding, pass by pass", build,
+  inputs: ["story"],
+});

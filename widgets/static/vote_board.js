@@ -1,9 +1,10 @@
 // Steps through the layers of a pass: every rank's vote, the collective's answer, who left where.
 
-import { chartText, hatch } from "./chart.js";
+import { boxKey, chartText, hatch } from "./chart.js";
 import { createScroller } from "./column_picture.js";
-import { freshId, mount, node, svg, titleRow } from "./dom.js";
-import { createPlayer, textButton } from "./player.js";
+import { freshId, node, svg } from "./dom.js";
+import { choiceButtons } from "./player.js";
+import { steppedPicture } from "./stepped.js";
 import { boardOpening, boardPlaces, checkAt, hasEnded, layerWords, layersRun, stateAt, timesWords, workKind, workWords, writeAt } from "./vote_board_layout.js";
 
 const INSET = 2;
@@ -93,8 +94,7 @@ function drawBoard(board, step, width) {
 }
 
 function legend(boards) {
-  const swatch = (className, words) => node("li", {}, svg("svg", { width: 16, height: 14, "aria-hidden": "true" },
-    svg("rect", { x: 1, y: 1, width: 14, height: 12, rx: 3, class: className })), words);
+  const swatch = (className, words) => boxKey(className, words, 16);
   const some = (how) => boards.some((board) => board.endings.some((ending) => ending.how === how));
   return node(
     "ul", { class: "sn-legend" },
@@ -108,14 +108,13 @@ function legend(boards) {
   );
 }
 
-function build(root, model) {
+function build(model, moves) {
   const boards = model.get("boards");
   const scroller = createScroller();
   const times = node("p", { class: "sn-vb-times" });
   const chip = node("span", { class: "sn-chip sn-chip-strong" });
   let board = boards[0];
-  let width = 0;
-  const draw = (step) => {
+  const draw = (step, width) => {
     const kind = workKind(board);
     // What the pass came to is said once the last rank's end is in view.
     const over = step >= Math.min(layersRun(board), board.record.num_layers - 1);
@@ -123,41 +122,27 @@ function build(root, model) {
     chip.textContent = { wasted: `wasted ${Math.round(100 * board.wasted_share)} %`, kept: "kept for later", lost: "hangs", finished: "finished" }[kind];
     chip.classList.toggle("sn-vb-chip-bad", kind === "lost");
     times.textContent = over ? [timesWords(board), workWords(board)].filter(Boolean).join(" ") : "";
-    if (!width) return;
     const { picture, places } = drawBoard(board, step, width);
     scroller.place(picture, width, "Votes, scrolls sideways");
     scroller.reveal({ x: places.x(step), width: places.cell });
   };
-  const buttons = boards.map((each) => textButton(each.label, () => {
-    board = each;
-    buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(boards[at] === board)));
-    player.go(player.step());
-  }, String(each === board)));
-  const player = createPlayer({
-    root, count: Math.max(...boards.map((each) => each.record.num_layers)), label: "Layers of the pass",
-    extras: boards.length > 1 ? buttons : [],
+  const choice = choiceButtons(boards.map((each) => each.label), 0, (index) => {
+    board = boards[index];
+    moves.again();
+  });
+  return {
+    count: Math.max(...boards.map((each) => each.record.num_layers)), label: "Layers of the pass",
+    extras: boards.length > 1 ? choice.buttons : [],
     name: (step) => `layer ${step}`,
-    delay: () => 900,
-    onStep: (step) => {
-      draw(step);
-      return [board.words, layerWords(board, step)].filter(Boolean).join("\n");
-    },
-  });
-  root.append(
-    titleRow(model, chip),
-    player.toolbar, player.keys, player.live, scroller.element, times, legend(boards),
-  );
-  player.live.classList.add("sn-vb-live");
-  player.open(model, boardOpening(board));
-  return player.sized((room) => {
-    width = room;
-    draw(player.step());
-  });
+    draw,
+    says: (step) => [board.words, layerWords(board, step)].filter(Boolean).join("\n"),
+    facts: [chip],
+    below: [scroller.element, times, legend(boards)],
+    opening: boardOpening(board),
+  };
 }
 
-export default {
-  render: ({ model, el }) => mount({
-    model, el, name: "vote-board", label: "The votes of a pass", inputs: ["boards", "title"],
-    build: (root) => build(root, model),
-  }),
-};
+export default steppedPicture({
+  name: "vote-board", label: "The votes of a pass", build,
+  inputs: ["boards"],
+});
