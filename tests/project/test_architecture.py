@@ -157,5 +157,5 @@ def test_the_engines_core_is_small_and_knows_no_feature():
 print(*[module.__file__ for name, module in sys.modules.items() if name[:7] == "nanogpt"])"""
     files = run([sys.executable, "-c", code], cwd=ROOT).stdout.split()
     loaded = [Path(each).relative_to(ROOT) for each in files]
-    assert len(loaded) <= 35 and sum(map(length, loaded)) <= 4_473
+    assert len(loaded) <= 35 and sum(map(length, loaded)) <= 4_468
     assert {path.parts[1] for path in loaded if len(path.parts) > 2} == {"executors", "policies"}
