@@ -2,6 +2,7 @@
 
     python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu] [--plot FILE]
     python -m benchmarks.engine --peers [--quick] [--plot FILE]
+    python -m benchmarks.engine --against FOLDER [--quick]
 
 A load's contenders take turns, repeat by repeat; what is printed is the median, with the slowest
 and the fastest repeat. Peak memory is that of a fresh process per contender, less that of a process
@@ -178,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = command_line(__doc__, quick=False, threads=threads, clock="wall", plot=None)
     parser.add_argument("--mixed", action="store_true", help="only the mixed load, no memory")
     parser.add_argument("--peers", action="store_true", help="beside other people's engines")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -185,6 +187,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     facts, repeats = machine(), 3 if options.quick else 7
     print(describe(facts))
+    if options.against:
+        repeats = 3 if options.quick else 30
+        side_by_side.against(options.against, repeats, functools.partial(print, flush=True))
+        return
     if options.peers:
         beside_peers(repeats, 16 if options.quick else 64, options.plot, str(facts["cpu"]))
         return

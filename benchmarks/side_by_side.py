@@ -1,7 +1,7 @@
 """The engine beside other people's engines: a process for each, which take turns at every load.
 
-What `python -m benchmarks.engine --peers` runs. A process of its own keeps the threads of one
-contender from spinning into the time of the next.
+What `python -m benchmarks.engine` runs with `--peers` or `--against FOLDER`. A process of its own
+keeps the threads of one contender from spinning into the time of the next.
 """
 
 import gc
@@ -14,17 +14,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 
 from benchmarks.contenders import CONTENDERS, Serve, same_text
 from benchmarks.loads import MODELS, Load, decode, mixed
+from benchmarks.measure import median_and_range
 from benchmarks.peers import PEERS
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 from nanogpt.model import GPT
 
 OURS = ("packed", "compiled", "int8", "fused", "products")
+THERE = " there"
 ROWS = ("decode-1", "decode-8", "decode-32", "mixed-8", "mixed-32")
 
 
@@ -62,11 +65,13 @@ def loads(new_tokens: int = 64) -> list[Load]:
 class Process:
     """A contender in a process of its own, which serves one load at a time when it is asked to."""
 
-    def __init__(self, contender: str, model: str, threads: int, new_tokens: int) -> None:
+    def __init__(
+        self, contender: str, model: str, threads: int, new_tokens: int, folder: Path | None
+    ) -> None:
         settings = contender, model, str(threads), str(new_tokens)
         command = [sys.executable, "-m", "benchmarks.side_by_side", *settings]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def serve(self, number: int) -> tuple[float, list[list[int]] | None]:
@@ -81,14 +86,24 @@ class Process:
         self.process.communicate()
 
 
-def take_turns(model: str, threads: int, repeats: int, new_tokens: int) -> Iterator[list[Timed]]:
+def take_turns(
+    model: str, threads: int, repeats: int, new_tokens: int, folder: Path | None = None
+) -> Iterator[list[Timed]]:
     """Every contender serves a load once, then again: a noisy minute hits all of them alike.
 
     Two rounds beforehand are not counted: in the first a contender looks for its best settings.
+    `folder` is another checkout of the project, whose engines take part under names with THERE.
     """
     names = contenders()
+    if folder:
+        ours = ["packed", "compiled"]
+        names = [*ours, *(name + THERE for name in ours), *({"ctranslate2"} & {*names})]
     with ExitStack() as stack:
-        processes = {name: Process(name, model, threads, new_tokens) for name in names}
+        settings = model, threads, new_tokens
+        processes = {
+            name: Process(name.removesuffix(THERE), *settings, folder if THERE in name else None)
+            for name in names
+        }
         for process in processes.values():
             stack.callback(process.close)
         for number, load in enumerate(loads(new_tokens)):
@@ -104,6 +119,19 @@ def take_turns(model: str, threads: int, repeats: int, new_tokens: int) -> Itera
                 for own in [texts["packed"]]
                 for name, times in seconds.items()
             ]
+
+
+def against(folder: Path, repeats: int, tell: Callable[[str], None]) -> None:
+    """How many times as fast as another checkout and CTranslate2: shipped model, one thread."""
+    for rows in take_turns("shipped", 1, repeats, 64, folder):
+        timed = {row.contender: row for row in rows}
+        for other, row in timed.items():
+            own = timed["packed" if other == "packed" + THERE else "compiled"]
+            if other not in OURS:
+                pairs = zip(row.seconds, own.seconds, strict=True)
+                ratio = median_and_range([theirs / ours for theirs, ours in pairs])
+                what = f"{row.load.name:10} {own.contender} / {other}"
+                tell(f"{what:37} {ratio:22} {own.tokens_per_s:,.0f}/s, {row.same_text:.0%} same")
 
 
 def serve_on_request(contender: str, model: str, threads: str, new_tokens: str) -> None:

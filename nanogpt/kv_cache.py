@@ -122,7 +122,7 @@ class KVCache(KVStore):
             del state[request_id]
 
     def begin_step(self, scheduled: SchedulerOutput) -> None:
-        """Free the preempted requests, give the admitted ones tables, and allocate for all rows."""
+        """Free the preempted requests, give admitted ones a table, and allocate for all rows."""
         preempted = [requeue.request.id for requeue in scheduled.preempted]
         self._snapshot = dict(self._table_of), dict(self._length_of), dict(self._num_registered)
         self.pool.begin()

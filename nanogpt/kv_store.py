@@ -126,15 +126,11 @@ class KVStore(PrefixCache):
 
     def end_step(self, scheduled: SchedulerOutput, *, failed: bool) -> None:
         """If the step failed, leave the store as it was before."""
-        if not failed:
-            return
-        held = self.holders()
-        for row in scheduled.rows:
-            if row.request_id in held:
-                self.discard_written(row.request_id)
-        for request_id in scheduled.admitted:
-            if request_id in held:
-                self.free(request_id)
+        held = set(self.holders() if failed else ())
+        for request_id in held.intersection([row.request_id for row in scheduled.rows]):
+            self.discard_written(request_id)
+        for request_id in held.intersection(scheduled.admitted):
+            self.free(request_id)
 
 
 class Transaction:

@@ -3,8 +3,7 @@
 A policy that is not the reference is called on copies of the engine's lists. An answer that would
 corrupt the engine is refused: unknown or repeated ids, other shapes or types, more K/V than there
 is, blocks that are not free. Everything else acts, however bad it is. A list stands for a tuple
-here, and 3.0 for 3. The scheduler validates what needs more than the answer: `plan_problem` a plan
-beside its candidates, `check_embeddings` rows beside the model.
+here, and 3.0 for 3. The scheduler validates plans, by `plan_problem`, and that rows fit the model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
