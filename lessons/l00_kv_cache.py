@@ -7,6 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
+    from course.figure import Figure
     from course.lazy import torch
     from course.prediction import after, hints, predict
     from course.task import task
@@ -55,7 +56,7 @@ def _():
     from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
     from nanogpt.clock import CostClock
     from nanogpt.experiments.trace_metrics import all_request_metrics
-    from widgets import Batching, StepCost, Timeline, WorkBars
+    from widgets import Batching, Timeline, WorkBars
 
     # This model is too small to gain from a second thread.
     torch.set_num_threads(1)
@@ -67,7 +68,6 @@ def _():
         EngineConfig,
         Request,
         SLOTS,
-        StepCost,
         Timeline,
         WAITING,
         WorkBars,
@@ -422,21 +422,14 @@ def _():
     is **compute-bound**, and its time grows with its tokens. The CPU has no knee: another token always
     costs its arithmetic.
 
-    The lines below leave the K/V read out. Move along them with the arrow keys. The dots are steps of
-    our model that were timed once on a CPU.
+    The lines below leave the K/V read out. The dots are steps of our model that were timed once on a CPU.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(StepCost, step_costs):
-    cpu, gpu = step_costs()
-    StepCost(
-        [cpu, gpu],
-        title="Time of a step, by the tokens in it",
-        max_tokens=256,
-        question="What does the second token of a step cost? And the tenth?",
-    )
+def _(step_costs):
+    Figure(step_costs(), "What does the second token of a step cost? And the tenth?")
     return
 
 

@@ -7,6 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
+    from course.figure import Figure
     from course.prediction import after, hints, predict
     from course.task import task
     from nanogpt.policy_views import RequestView
@@ -44,10 +45,8 @@ def _():
         ties_table,
         two_that_age,
     )
-    from widgets import Curves
 
     return (
-        Curves,
         engine_loop,
         patience,
         priority_runs,
@@ -187,15 +186,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, two_that_age):
-    Curves(
-        two_that_age(),
-        x=("step", ""),
-        y=("rank, the smallest goes first", ""),
-        title="Two waiting requests whose ranks fall while they wait",
-        sliders=[{"name": "ageing", "values": ["at the same rate", "A twice as fast"]}],
-        question="Can one of them overtake the other while both wait?",
-    )
+def _(two_that_age):
+    Figure(two_that_age(), "Can one of them overtake the other while both wait?")
     return
 
 
@@ -234,15 +226,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, aged_attempt, patience):
+def _(aged_attempt, patience):
     curves, patience_note = patience(aged_attempt)
-    Curves(
-        curves,
-        x=("important requests in the stream", ""),
-        y=("latency of the unimportant request", "steps"),
-        title="One unimportant request in a stream of important ones",
-        question="Under which rules does it wait longer, the longer the stream is?",
-    )
+    Figure(curves, "Under which rules does it wait longer, the longer the stream is?")
     return (patience_note,)
 
 

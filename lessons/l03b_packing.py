@@ -7,6 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
+    from course.figure import Figure
     from course.lazy import torch
     from course.prediction import after, hints, predict
     from course.task import task
@@ -40,19 +41,18 @@ def _():
         crowd_runs,
         crowd_table,
         forms_table,
+        layout_costs,
         live_table,
-        step_curves,
         strip,
     )
     from course.lesson_data.texts import whose_policies
     from course.saved_answers import load_policies
     from nanogpt import load_model
     from nanogpt.policies import fusing
-    from widgets import BatchView, Curves
+    from widgets import BatchView
 
     return (
         BatchView,
-        Curves,
         FORMS,
         NUM_SCHEDULED,
         batch_rows,
@@ -61,11 +61,11 @@ def _():
         engine_loop,
         forms_table,
         fusing,
+        layout_costs,
         live_table,
         load_model,
         load_policies,
         replace,
-        step_curves,
         strip,
         whose_policies,
     )
@@ -109,18 +109,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, step_curves):
-    series, sliders = step_curves()
+def _(layout_costs):
     after(
         "l03.p99",
-        Curves(
-            series,
-            x=("chunk length", "tokens"),
-            y=("a step", "ms"),
-            title="One step: some decodes and a chunk",
-            sliders=sliders,
-            source="modelled",
-            question="From which chunk length on does padding cost more than a second forward?",
+        Figure(
+            layout_costs(),
+            "From which chunk length on does padding cost more than a second forward?",
         ),
     )
     return
@@ -273,7 +267,6 @@ def _(crowd_runs, crowd_table):
 
 @app.cell(hide_code=True)
 def _(FORMS, runs):
-    from course.figure import Figure
     from nanogpt.figures.curves import latencies
 
     after(

@@ -8,6 +8,7 @@ with app.setup(hide_code=True):
 
     from course.attempt import attempt, exhibit, piece
     from course.controls import beside, slider
+    from course.figure import Figure, stopped
     from course.lazy import torch
     from course.prediction import after, hints, predict
     from course.task import task
@@ -58,11 +59,10 @@ def _():
     from course.saved_answers import load_policies
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.policies import queueing, sliding_window
-    from widgets import Curves, KVGrowth, MaskStepper, StorageStrip, Timeline, whose
+    from widgets import KVGrowth, MaskStepper, StorageStrip, Timeline, whose
 
     model = load_model()
     return (
-        Curves,
         Engine,
         EngineConfig,
         KVGrowth,
@@ -544,7 +544,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _(attempts, by_window, whose, window, without_window):
-    from course.figure import Figure, stopped
     from nanogpt.figures.curves import kv_over_time
 
     def _drawn(W):
@@ -660,13 +659,10 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, padded_entries):
-    Curves(
+def _(padded_entries):
+    Figure(
         padded_entries(),
-        x=("steps since the second request joined", ""),
-        y=("padding of its K/V", "entries"),
-        title="Padding in a batch of two requests",
-        question="How much padding does the shorter request need, with and without a window?",
+        "How much padding does the shorter request need, with and without a window?",
     )
     return
 

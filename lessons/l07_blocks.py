@@ -7,6 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
+    from course.figure import Figure
     from course.prediction import after, hints, predict
     from course.task import task
     from nanogpt.policy_views import CachedBlock
@@ -49,11 +50,10 @@ def _():
     from course.replay import replays
     from course.saved_answers import load_policies
     from nanogpt import Engine, load_model
-    from widgets import BlockPool, Curves, PrefixTree, bar, whose
+    from widgets import BlockPool, PrefixTree, bar, whose
 
     return (
         BlockPool,
-        Curves,
         Engine,
         PrefixTree,
         bar,
@@ -730,16 +730,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, measured):
-    Curves(
-        measured.size_series(),
-        ("block size, tokens", ""),
-        ("share", "%"),
-        "Tokens found and memory used, by block size",
-        log_x=True,
-        source="counted",
-        question="How large can a block be before much is lost?",
-    )
+def _(measured):
+    Figure(measured.size_chart(), "How large can a block be before much is lost?")
     return
 
 

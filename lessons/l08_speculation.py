@@ -8,6 +8,7 @@ with app.setup(hide_code=True):
 
     from course.attempt import attempt, exhibit, piece
     from course.controls import beside, chooser
+    from course.figure import Figure
     from course.prediction import after, hints, predict
     from course.task import task
 
@@ -60,16 +61,14 @@ def _():
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
     from nanogpt.policies import acceptance
     from nanogpt.speculative.trigram import TrigramDraft
-    from widgets import AcceptBars, Curves, SpeculationStrip, StepCost, Timeline, bar, whose
+    from widgets import AcceptBars, SpeculationStrip, Timeline, bar, whose
 
     return (
         AcceptBars,
-        Curves,
         Engine,
         EngineConfig,
         Request,
         SpeculationStrip,
-        StepCost,
         Timeline,
         TrigramDraft,
         acceptance,
@@ -91,13 +90,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(StepCost, step_costs):
-    _, _gpu = step_costs()
-    StepCost(
-        [_gpu],
-        title="Time of a pass, by the tokens in it",
-        max_tokens=256,
-        question="How many tokens can a pass compute in the time that it needs for one?",
+def _(step_costs):
+    Figure(
+        step_costs(), "How many tokens can a pass compute in the time that it needs for one?"
     )
     return
 
@@ -422,16 +417,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, expected_tokens_attempt, measured, speedup_attempt):
+def _(expected_tokens_attempt, measured, speedup_attempt):
     after(
         "l08.four_times",
-        Curves(
-            measured.speedup_series(speedup_attempt, expected_tokens_attempt),
-            ("draft tokens, k", ""),
-            ("speed-up", ""),
-            "Speed-up by the number of draft tokens, c = 0.1",
-            sliders=[{"name": "α", "values": list(measured.RATES), "shown": 3}],
-            question="How many tokens is it worth drafting at acceptance rate α?",
+        Figure(
+            measured.speedup_chart(speedup_attempt, expected_tokens_attempt),
+            "How many tokens is it worth drafting at acceptance rate α?",
         ),
     )
     return
@@ -796,15 +787,10 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, accepted, measured):
-    Curves(
-        measured.batch_series(measured.acceptance_rate(accepted[1.0])),
-        ("batch size", ""),
-        ("speed-up", ""),
-        "The same draft by batch size, k = 4",
-        log_x=True,
-        source="modelled: 8 billion parameters on one large GPU",
-        question="From which batch size on does speculation make decoding slower?",
+def _(accepted, measured):
+    Figure(
+        measured.batch_chart(measured.acceptance_rate(accepted[1.0])),
+        "From which batch size on does speculation make decoding slower?",
     )
     return
 

@@ -60,10 +60,9 @@ def _():
     from course.lesson_data import l09_measured as measured
     from course.lesson_data import l09_routing as routing
     from nanogpt.fleet import decisions
-    from widgets import Curves, FleetView, LazyHeap, PairedSeeds
+    from widgets import FleetView, LazyHeap, PairedSeeds
 
     return (
-        Curves,
         Figure,
         FleetView,
         LazyHeap,
@@ -236,13 +235,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, boost_attempt, fleet):
-    Curves(
-        fleet.lifted(boost_attempt),
-        ("time", "ms"),
-        ("priority, 0 the highest", ""),
-        "Priority 8, deadline at 200 ms, 80 ms of work",
-        question="When is it boosted, and can it still meet its deadline then?",
+def _(Figure, boost_attempt, fleet):
+    Figure(
+        fleet.lifted(boost_attempt), "When is it boosted, and can it still meet its deadline then?"
     )
     return
 

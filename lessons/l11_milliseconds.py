@@ -46,9 +46,8 @@ def _():
     from course.lesson_data import l11_exhibits as exhibits
     from course.lesson_data import l11_step as step
     from nanogpt import load_model
-    from widgets import Curves
 
-    return Curves, Figure, engine_loop, exhibits, load_model, step
+    return Figure, engine_loop, exhibits, load_model, step
 
 
 @app.cell(hide_code=True)
@@ -145,18 +144,10 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, recorded, step):
+def _(Figure, recorded, step):
     after(
         "l11.helps",
-        Curves(
-            step.batch_series(recorded),
-            ("decodes in the step", ""),
-            ("CPU time of a step", "ms"),
-            "A step of decodes, eager and compiled",
-            log_x=True,
-            source="measured: " + recorded["machine"],
-            question="How does the gain change with the batch size?",
-        ),
+        Figure(step.batch_chart(recorded), "How does the gain change with the batch size?"),
     )
     return
 
@@ -393,17 +384,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, overlap_attempt, step):
-    _series, _whose = step.overlap_series(overlap_attempt)
+def _(Figure, overlap_attempt, step):
     after(
         "l11.ahead",
-        Curves(
-            _series,
-            ("time of a schedule", "ms"),
-            ("time per step", "ms"),
-            "A hundred steps whose execution takes 5 ms",
-            source="computed by overlap: " + _whose,
-            question="Up to where does a longer schedule cost nothing?",
+        Figure(
+            step.overlap_chart(overlap_attempt), "Up to where does a longer schedule cost nothing?"
         ),
     )
     return

@@ -14,7 +14,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
     "basics": [
         ("Timeline", lambda: {"trace": samples.chunked_run(24, "your plan_step raised KeyError")}),
         ("MaskStepper", dict),
-        ("StepCost", dict),
         ("WorkBars", dict),
         ("Batching", dict),
         ("Prediction", dict),
@@ -28,9 +27,7 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("BlockPool", lambda: compared_pools(free_table=lambda counts, table: table)),
         ("PrefixTree", dict),
     ],
-    "curves": [
-        ("Curves", dict),
-        ("Curves", lambda: {"sliders": (), "source": "", **samples.losses()}),
+    "drafts": [
         ("AcceptBars", dict),
         ("AcceptBars", lambda: {**samples.accept_bars(from_p=True), "name": "drawing from p"}),
     ],

@@ -165,13 +165,6 @@ def prefix_tree() -> Record:
 # ---- a step's costs, masks and batches -----------------------------------------------------------
 
 
-def step_cost() -> Record:
-    measured = [{"tokens": tokens, "us": 600 + 31 * tokens} for tokens in (1, 8, 32, 64)]
-    laptop = {"name": "a laptop", "modelled": False, "fixed_us": 600, "token_us": 30}
-    gpu = {"name": "a GPU", "modelled": True, "fixed_us": 500, "token_us": 32, "floor_us": 4800}
-    return {"series": [{**laptop, "points": measured}, gpu]}
-
-
 def work_bars() -> Record:
     return {
         "series": [{"name": "without", "tokens": [5, 6, 7]}, {"name": "with", "tokens": [5, 1, 1]}]
@@ -621,34 +614,3 @@ def accept_bars(*, from_p: bool = False) -> Record:
 
     outcomes = [[[outcome(token, u, v) for v in grid] for u in grid] for token in range(3)]
     return {"p": p, "q": q, "outcomes": outcomes, "tokens": ["a", "b", "c"]}
-
-
-def curves() -> Record:
-    """What a step costs over the length of its chunk, for three numbers of decodes."""
-    costs = [
-        ("two forwards", 9.6, lambda n, d: n + d),
-        ("padded, one forward", 4.8, lambda n, d: n * (d + 1)),
-        ("packed", 4.8, lambda n, d: n + d),
-    ]
-    series = [
-        {
-            "name": name,
-            "points": [[n, fixed + 0.03 * each(n, d)] for n in (1, 8, 16, 32, 64, 128)],
-            "when": {"decodes": d},
-        }
-        for d in (0, 4, 16)
-        for name, fixed, each in costs
-    ]
-    slider = {"name": "decodes", "values": [0, 4, 16], "shown": 1}
-    return {
-        "series": series, "x": ("chunk length", "tokens"), "y": ("a step", "ms"),
-        "sliders": [slider], "source": "modelled: a large GPU",
-    }  # fmt: skip
-
-
-def losses() -> Record:
-    """Points on a logarithmic axis, and a line that begins below 0."""
-    points = [[2**n, 1.5 + 1.4 / 2**n] for n in range(9)]
-    line = {"name": "yours", "points": [[1, -0.2], [256, 1.5]]}
-    found = [{"name": "loss", "points": points, "style": "points"}, line]
-    return {"series": found, "x": ("W", "tokens"), "y": ("loss", ""), "log_x": True}

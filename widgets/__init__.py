@@ -4,7 +4,6 @@ timeline               what every request did in every step of a run, beside a r
 mask_stepper           which keys a query may see, one row at a time
 mask_build             a fused batch's mask, built in visible steps
 batch_view             a padded batch cell by cell, packed into a strip with its staircase mask
-step_cost              what a step costs: fixed + per token
 work_bars              tokens computed per generated token, with and without a cache
 batching               slots over time: static beside continuous
 heap_stepper           the waiting queue's heap, one sift move at a time
@@ -24,7 +23,6 @@ fleet_view             workers, batches, K/V and the queue over virtual time
 paired_seeds           p50 beside p99, two policies paired seed by seed
 lazy_heap              a heap with stale entries, and the counters that tell them
 accept_bars            whether a draft stays: p beside q, and what u and v decide
-curves                 named series on labelled axes, chosen by sliders
 speculation_strip      what a draft proposed, and what the model made of it
 prediction             a question answered before the answer is shown
 hints                  three rungs, one at a time
@@ -41,7 +39,6 @@ from widgets.batch_view import BatchView as BatchView
 from widgets.batching import Batching as Batching
 from widgets.block_pool import BlockPool as BlockPool
 from widgets.comparing import whose as whose
-from widgets.curves import Curves as Curves
 from widgets.fleet_view import FleetView as FleetView
 from widgets.gate_picture import GatePicture as GatePicture
 from widgets.heap_stepper import HeapStepper as HeapStepper
@@ -59,7 +56,6 @@ from widgets.repair_ladder import RepairLadder as RepairLadder
 from widgets.slack_timeline import SlackTimeline as SlackTimeline
 from widgets.slo_cycle import SloCycle as SloCycle
 from widgets.speculation_strip import SpeculationStrip as SpeculationStrip
-from widgets.step_cost import StepCost as StepCost
 from widgets.storage_strip import StorageStrip as StorageStrip
 from widgets.timeline import Timeline as Timeline
 from widgets.vote_board import VoteBoard as VoteBoard

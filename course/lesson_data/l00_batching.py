@@ -1,10 +1,16 @@
 """Behind lesson 0's second half: what a step costs, and static and continuous batching."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from course.lesson_data import recorded
 from nanogpt import GPT, Engine, EngineConfig, Request, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
+from nanogpt.figures.curves import step_cost
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WAITING = [9, 3, 3, 2, 6, 4]
 """Tokens that each of six requests asks for."""
@@ -32,20 +38,18 @@ def four_requests() -> list[tuple[int, Request]]:
     ]
 
 
-def step_costs() -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a step costs by both presets, the first beside steps that were timed on a CPU."""
-    points = [point for point in recorded("step_costs")["points"] if point["tokens"] <= 256]
-    cpu, gpu = (
-        {
-            "name": preset.name,
-            "modelled": True,
-            "fixed_us": preset.fixed_us,
-            "floor_us": preset.floor_us,
-            "token_us": preset.token_us,
-        }
-        for preset in (SERVER_CPU, LARGE_GPU)
+def step_costs() -> Figure:
+    """The time of a step by both presets, and steps of our model that were timed on a CPU."""
+    points = [(each["tokens"], each["us"]) for each in recorded("step_costs")["points"]]
+    timed = [(tokens, us) for tokens, us in points if tokens <= 256]
+    names = {"our model on a CPU": SERVER_CPU, "a large GPU": LARGE_GPU}
+    lines = {
+        name: [(n, preset.step_us(0, n)) for n in (1, *range(5, 257, 5), 256)]
+        for name, preset in names.items()
+    }
+    return step_cost(
+        timed, lines, "Time of a step, by the tokens in it", "modelled; dots: measured"
     )
-    return {**cpu, "name": "our model on a CPU", "points": points}, gpu
 
 
 def engine_finish_steps(model: GPT, continuous: bool) -> list[int]:

@@ -1,10 +1,12 @@
 """Behind lesson 2b: latencies under shortest first, priority and ageing, and ranks over time."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError
@@ -17,7 +19,11 @@ from course.replay import Rerun, replay
 from nanogpt import EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
+from nanogpt.figures.curves import line_chart
 from nanogpt.policy_views import RequestView
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Rule = str | Callable[[RequestView], tuple[float, ...]]
 _AgedKey = Callable[[RequestView, float], tuple[float, ...]]
@@ -156,26 +162,26 @@ def priority_table(found: dict[tuple[str, str], Measured]) -> str:
 # --- starvation and ageing ----------------------------------------------------------------------
 
 
-def two_that_age() -> list[dict[str, Any]]:
-    """The ranks of two waiting requests over the steps, ageing at one rate or at two: curves."""
+def two_that_age() -> Figure:
+    """The ranks of two waiting requests over the steps, ageing at one rate or at two."""
     waiting = {"A: arrived at 0, priority 4": (0, 4), "B: arrived at 8, priority 0": (8, 0)}
     rates = {"at the same rate": 5.0, "A twice as fast": 2.5}  # steps per level, of A; B's is 5
-    return [
-        {
-            "name": name,
-            "points": [
-                [now, priority - (now - arrival) / (rate if name.startswith("A") else 5.0)]
+    panels = {
+        f"rank, {words}": {
+            name: [
+                (now, priority - (now - arrival) / (rate if name.startswith("A") else 5.0))
                 for now in range(arrival, 21, 4)
-            ],
-            "when": {"ageing": words},
+            ]
+            for name, (arrival, priority) in waiting.items()
         }
         for words, rate in rates.items()
-        for name, (arrival, priority) in waiting.items()
-    ]
+    }
+    title = "Two waiting requests whose ranks fall while they wait"
+    return line_chart(panels, "step", title, "the smallest rank goes first")
 
 
-def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
-    """Curves of one unimportant request's latency over a stream's length, and what the others pay.
+def patience(attempt: Attempt) -> tuple[Figure, str]:
+    """One unimportant request's latency over a stream's length, and what the others pay.
 
     Ageing ranks by the learner's `aged_key`, or by the reference's until it is written and works.
     """
@@ -183,10 +189,10 @@ def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
     if attempt.started and attempt.function is not None:
         try:
             aged = _aged()(Policy(attempt.function))
-            return _curves(aged, "Ageing ranks by your `aged_key`.")
+            return _drawn(aged, "Ageing ranks by your `aged_key`.")
         except RunError:
             said = "A run with your `aged_key` failed, so ageing ranks by the reference's."
-    return _curves(_aged().reference, said)
+    return _drawn(_aged().reference, said)
 
 
 @functools.cache
@@ -202,19 +208,25 @@ def _aged() -> Rerun[_AgedKey, _Runs]:
     return Rerun(run, exercise("l02.aged_key").right[0])
 
 
-def _curves(aged: _Runs, said: str) -> tuple[list[dict[str, Any]], str]:
+def _drawn(aged: _Runs, said: str) -> tuple[Figure, str]:
     runs = {"strict priority": _by_length("priority"), **aged, "FCFS": _by_length("fcfs")}
-    curves = [
-        {"name": name, "points": [[n, steps[1]] for n, steps in lengths.items()]}
-        for name, lengths in runs.items()
-    ]
+    chart = line_chart(
+        {
+            "latency of the unimportant request (steps)": {
+                name: [(n, steps[1]) for n, steps in lengths.items()]
+                for name, lengths in runs.items()
+            }
+        },
+        "important requests in the stream",
+        "One unimportant request in a stream of important ones",
+    )
     means = {
         name: fmean(steps for i, steps in lengths[LENGTHS[-1]].items() if i != 1)
         for name, lengths in runs.items()
     }
     head = f"| rule | mean latency of the others, {LENGTHS[-1]} in the stream |"
     rows = (f"| {name} | {mean:.1f} steps |" for name, mean in means.items())
-    return curves, f"{said}\n\n{table(head, 'lr', rows)}"
+    return chart, f"{said}\n\n{table(head, 'lr', rows)}"
 
 
 @functools.cache

@@ -1,10 +1,12 @@
 """Behind lesson 3b: the packed step as a picture, and each layout of a step with its cost."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -27,7 +29,11 @@ from course.replay import replays
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, decode
 from nanogpt.clock import SERVER_CPU, Clock, CostClock, WallClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, percentile, summary
+from nanogpt.figures.curves import line_chart
 from nanogpt.policies import fusing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMS = {"two forwards": "padded", "one, padded": "fused", "one, packed": "packed"}
 BUDGETS = (16, 256)
@@ -163,29 +169,20 @@ def crowd_table(runs: Runs) -> str:
     return table(head, "rlrrrrrr", rows)
 
 
-def step_curves() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Curves of a step's cost over its chunk length, one per layout, and their sliders."""
+def layout_costs() -> Figure:
+    """A step's cost over its chunk length by layout: a panel per machine and number of decodes."""
     chunks = [1, 4, 8, *range(16, 193, 16)]
-    decodes = [1, 2, 4, 8]
-    series = [
-        {
-            "name": form,
-            "points": [[chunk, round(ms, 2)] for chunk, ms in zip(chunks, costs, strict=True)],
-            "when": {"decodes": num, "machine": machine},
+    panels = {
+        f"a step (ms), {words}, {machine.removesuffix(' (modelled)')}": {
+            "two forwards": [(n, cost_ms(clock, num, n)) for n in chunks],
+            "one, padded": [(n, cost_ms(clock, (num + 1) * n)) for n in chunks],
+            "one, packed": [(n, cost_ms(clock, num + n)) for n in chunks],
         }
         for machine, clock in MACHINES.items()
-        for num in decodes
-        for form, costs in {
-            "two forwards": [cost_ms(clock, num, chunk) for chunk in chunks],
-            "one, padded": [cost_ms(clock, (num + 1) * chunk) for chunk in chunks],
-            "one, packed": [cost_ms(clock, num + chunk) for chunk in chunks],
-        }.items()
-    ]
-    sliders = [
-        {"name": "decodes", "values": decodes, "shown": 2},
-        {"name": "machine", "values": list(MACHINES), "shown": 0},
-    ]
-    return series, sliders
+        for num, words in ((1, "1 decode"), (8, "8 decodes"))
+    }
+    title = "One step: some decodes and a chunk"
+    return line_chart(panels, "chunk length (tokens)", title, "modelled")
 
 
 def live_table(model: GPT) -> str:

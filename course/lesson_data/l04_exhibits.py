@@ -1,7 +1,9 @@
 """Behind lesson 4: prompts longer than the window, padding, and the post's benchmarks of memory."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -9,6 +11,10 @@ from course.lesson_data.l01_chunks import one_tiny_layer
 from course.lesson_data.texts import Arrivals, table
 from course.replay import replays
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
+from nanogpt.figures.curves import line_chart
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Evict = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -35,20 +41,23 @@ def kept_by(model: GPT, evict: Evict, max_kv_tokens: int | None = None) -> Trace
 # --- padding ------------------------------------------------------------------------------------
 
 
-def padded_entries() -> list[dict[str, Any]]:
-    """The post's two requests in one batch: the padding of the shorter one's K/V, as Curves.
+def padded_entries() -> Figure:
+    """The post's two requests in one batch: the padding of the shorter one's K/V.
 
     One holds 48 entries when the other, with a prompt of 10 tokens, joins it.
     """
-    series: list[dict[str, Any]] = []
+    curves: dict[str, list[tuple[float, float]]] = {}
     for name, window in (("no window", None), ("W = 20", 20)):
         engine = Engine(one_tiny_layer(), EngineConfig(sliding_window=window))
         trace = engine.run(_requests((0, 8, 65), (40, 10, 24)))
         held = [[each.kv_tokens for each in step.kv] for step in trace.steps]
         padding = [max(each) - min(each) for each in held if len(each) == 2]
-        points = [[step, entries] for step, entries in enumerate(padding[:21])]
-        series.append({"name": name, "points": points})
-    return series
+        curves[name] = list(enumerate(padding[:21]))
+    return line_chart(
+        {"padding of its K/V (entries)": curves},
+        "steps since the second request joined",
+        "Padding in a batch of two requests",
+    )
 
 
 # --- the post's benchmarks ----------------------------------------------------------------------

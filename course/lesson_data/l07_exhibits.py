@@ -121,7 +121,7 @@ class PublishesEarly(Store):
         for request_id, num_new in ((row.request_id, len(row.input_ids)) for row in rows):
             request = self.requests[request_id]
             num_full = self.rule(self.length(request_id), num_new, self.size)
-            hashes = self.hashes(request, request.tokens_so_far[: num_full * self.size])
+            hashes = self.hashes(request, request.tokens_so_far)[:num_full]
             self.pool.publish(zip(count(), self.table(request_id), hashes, strict=False))
         return slot_mapping
 

@@ -4,9 +4,11 @@ They are counted from traces of the real engine, and no clock is read. The count
 the generated tokens, so the runs use a model of one tiny layer.
 """
 
+from __future__ import annotations
+
 import functools
 import random
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course.lesson_data.l02_scheduler import recomputed
 from course.lesson_data.l07_pool import computed_tokens, found_tokens
@@ -15,8 +17,11 @@ from course.lesson_data.texts import Arrivals, table
 from course.replay import Rerun, replay, replays
 from nanogpt import EngineConfig, ModelConfig, Policies, Request, Trace
 from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
+from nanogpt.figures.curves import line_chart
 
-Series = dict[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 CONTEXT = ModelConfig().max_model_len
 SIZES = (1, 8, 16, 64)
@@ -94,19 +99,18 @@ def conversations() -> Arrivals:
 
 
 @functools.cache
-def size_series() -> tuple[Series, ...]:
+def size_chart() -> Figure:
     """By block size: prompt tokens found, and reserved memory that holds tokens, in percent."""
     prompts = sum(len(request.prompt_tokens) for _, request in conversations())
-    found: list[list[float]] = []
-    held: list[list[float]] = []
+    found: list[tuple[float, float]] = []
+    held: list[tuple[float, float]] = []
     for size in (1, 2, 4, 8, 16, 32, 64, 128):
         trace = run(conversations(), size, share=True)
-        found.append([size, round(100 * found_tokens(trace) / prompts, 1)])
-        held.append([size, round(100 * share_held(trace, size), 1)])
-    return (
-        {"name": "prompt tokens found", "points": found},
-        {"name": "reserved memory that holds tokens", "points": held},
-    )
+        found.append((size, round(100 * found_tokens(trace) / prompts, 1)))
+        held.append((size, round(100 * share_held(trace, size), 1)))
+    curves = {"prompt tokens found": found, "reserved memory that holds tokens": held}
+    title = "Tokens found and memory used, by block size"
+    return line_chart({"share (%)": curves}, "block size (tokens)", title, "counted", log_x=True)
 
 
 # --- one system prompt for sixteen --------------------------------------------------------------

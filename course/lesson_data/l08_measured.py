@@ -1,10 +1,12 @@
 """Behind lesson 8's figures: the formulas, acceptance, time on this machine, load on a GPU."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
@@ -14,13 +16,15 @@ from course.replay import Rerun
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
 from nanogpt.experiments.trace_metrics import percentile
+from nanogpt.figures.curves import line_chart
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
 from nanogpt.policies import acceptance
 from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.trace import WorkRecord
 from widgets import whose
 
-Series = dict[str, Any]
+if TYPE_CHECKING:
+    from matplotlib import figure
 
 OPENINGS = (
     "ROMEO:\nWhat say",
@@ -41,8 +45,8 @@ _COST, _K = 0.1, 4
 # --- what the formulas say ----------------------------------------------------------------------
 
 
-def speedup_series(speedup: Attempt, tokens: Attempt) -> list[Series]:
-    """Speed-up by the number of draft tokens for each acceptance rate, the post's and by the rule.
+def speedup_chart(speedup: Attempt, tokens: Attempt) -> figure.Figure:
+    """The speed-up by the number of draft tokens, by the post's formula and by the rule.
 
     The rule is the learner's once both functions are written and return numbers.
     """
@@ -52,22 +56,23 @@ def speedup_series(speedup: Attempt, tokens: Attempt) -> list[Series]:
             mine = run(_curve, speedup.or_reference(acceptance.speedup))
             if _all_numbers(mine):
                 drawn = {"the post's formula": drawn["the post's formula"], whose(True): mine}
-    return [
-        {"name": name, "points": points[rate], "when": {"α": rate}}
+    panels = {
+        f"speed-up, {name}": {f"α = {rate}": points[rate] for rate in RATES}
         for name, points in drawn.items()
-        for rate in RATES
-    ]
+    }
+    title = f"Speed-up by the number of draft tokens, c = {_COST}"
+    return line_chart(panels, "draft tokens, k", title)
 
 
 def _published(rate: float, k: int, draft_cost: float) -> float:
     return (1 + k * rate) / (1 + draft_cost)
 
 
-def _curve(rule: Any) -> dict[float, list[list[float]]]:
-    return {r: [[k, rule(r, k, _COST)] for k in range(_MOST_DRAFTS + 1)] for r in RATES}
+def _curve(rule: Any) -> dict[float, list[tuple[float, float]]]:
+    return {r: [(k, rule(r, k, _COST)) for k in range(_MOST_DRAFTS + 1)] for r in RATES}
 
 
-def _all_numbers(curves: dict[float, list[list[Any]]]) -> bool:
+def _all_numbers(curves: Mapping[float, Sequence[tuple[float, Any]]]) -> bool:
     values = [y for points in curves.values() for _, y in points]
     return all(isinstance(y, int | float) and math.isfinite(y) for y in values)
 
@@ -244,18 +249,22 @@ def speedup_figure(runs: dict[str, dict[int, Trace]] | str, machine: str, name: 
 _CONTEXT = 64  # our tokens per request; each stands for LARGE_GPU.prompt_scale real ones
 
 
-def batch_series(acceptance_rate: float) -> list[Series]:
-    """Speed-up by batch size on the modelled GPU, for three drafts: curves."""
+def batch_chart(acceptance_rate: float) -> figure.Figure:
+    """Speed-up by batch size on the modelled GPU, for three drafts."""
     drafts = {
         f"α = {acceptance_rate:.2f}, c = 0": (acceptance_rate, 0.0),
         f"α = {acceptance_rate:.2f}, c = 0.1": (acceptance_rate, _COST),
         "α = 0.85, c = 0.1": (0.85, _COST),
     }
     batches = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    return [
-        {"name": name, "points": [[batch, _speedup_of(batch, *each)] for batch in batches]}
+    curves = {
+        name: [(batch, _speedup_of(batch, *each)) for batch in batches]
         for name, each in drafts.items()
-    ]
+    }
+    return line_chart(
+        {"speed-up": curves}, "batch size", "The same draft by batch size, k = 4",
+        "modelled: 8 billion parameters on one large GPU", log_x=True,
+    )  # fmt: skip
 
 
 def _speedup_of(batch: int, acceptance_rate: float, draft_cost: float) -> float:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data.l09_lazy_heap import heap_story, pop_live, told
 from course.lesson_data.texts import table
+from nanogpt.figures.curves import line_chart
 from nanogpt.fleet import decisions
 from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
 
-Series = dict[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 A_MORNING = (
     ("push", 3, (6, 500)),  # (priority, deadline)
@@ -94,8 +97,8 @@ def classes_table(runs: Mapping[str, FleetRun]) -> str:
 # --- urgency -----------------------------------------------------------------------------------
 
 
-def lifted(boosted_priority: Attempt) -> list[Series]:
-    """The priority over time of one request with 80 ms of work, by two rules: curves."""
+def lifted(boosted_priority: Attempt) -> Figure:
+    """The priority over time of one request with 80 ms of work, by two rules."""
 
     def source(at_ms: int) -> int:
         level = 8
@@ -103,24 +106,24 @@ def lifted(boosted_priority: Attempt) -> list[Series]:
             level = decisions.bump_source(level, at_ms * 1000, 200_000)
         return level
 
-    curves = [_steps("the source", [source(at_ms) for at_ms in range(301)])]
+    curves = {"the source": _corners([source(at_ms) for at_ms in range(301)])}
     name = "yours" if boosted_priority.started else "the reference"
 
     def levels_of(rule: Callable[..., Any]) -> list[Any]:
         return [rule(8, at_ms * 1000, 200_000, 80_000) for at_ms in range(301)]
 
-    try:
+    with suppress(RunError):  # the check has said why
         levels = run(levels_of, boosted_priority.or_reference(decisions.boosted_priority))
-    except RunError:  # the check has said why
-        return curves
-    return [*curves, _steps(name, [each if type(each) is int else 8 for each in levels])]
+        curves[name] = _corners([each if type(each) is int else 8 for each in levels])
+    title = "Priority 8, deadline at 200 ms, 80 ms of work"
+    return line_chart({"priority, 0 the highest": curves}, "time (ms)", title)
 
 
-def _steps(name: str, values: Sequence[int]) -> Series:
-    """A curve of whole numbers, one per millisecond, reduced to its corners."""
+def _corners(values: Sequence[int]) -> list[tuple[float, float]]:
+    """The points at which a curve of one number per millisecond turns."""
     end = len(values) - 1
     corners = {0, end}
     for at in range(1, end + 1):
         if values[at] != values[at - 1]:
             corners |= {at - 1, at}
-    return {"name": name, "points": [[at, values[at]] for at in sorted(corners)]}
+    return [(at, values[at]) for at in sorted(corners)]

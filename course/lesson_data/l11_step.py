@@ -21,6 +21,7 @@ from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
 from course.registry import exercise
 from nanogpt import GPT, Engine, EngineConfig, Request
+from nanogpt.figures.curves import line_chart
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 from widgets import bar, whose
 
@@ -117,19 +118,19 @@ def ms(us: float) -> str:
     return f"{us / 1000:.3g} ms"
 
 
-def batch_series(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """CPU milliseconds of a step by batch size, packed and compiled: curves."""
-    names = {"packed": "packed, eager", "compiled": "compiled"}
-    return [
-        {
-            "name": name,
-            "points": [
-                [int(batch), round(sum(us.values()) / 1000, 3)]
-                for batch, us in found["decode_us"][executor].items()
-            ],
-        }
-        for executor, name in names.items()
-    ]
+def batch_chart(found: dict[str, Any]) -> Figure:
+    """CPU milliseconds of a step by batch size, packed and compiled."""
+    curves = {
+        name: [
+            (int(batch), round(sum(us.values()) / 1000, 3))
+            for batch, us in found["decode_us"][executor].items()
+        ]
+        for executor, name in {"packed": "packed, eager", "compiled": "compiled"}.items()
+    }
+    return line_chart(
+        {"CPU time of a step (ms)": curves}, "decodes in the step",
+        "A step of decodes, eager and compiled", "measured: " + found["machine"], log_x=True,
+    )  # fmt: skip
 
 
 # --- the roofline -------------------------------------------------------------------------------
@@ -246,14 +247,17 @@ def both_ways_ms(rule: Callable[..., Any]) -> list[list[float]]:
     ]
 
 
-def overlap_series(answer: Attempt) -> tuple[list[dict[str, Any]], str]:
-    """(Time per step by the time of a schedule, synchronous and async, as curves; whose)."""
+def overlap_chart(answer: Attempt) -> Figure:
+    """Time per step by the time of a schedule, synchronous and async."""
     (synchronous, ahead), mine = answered(answer, both_ways_ms)
-    series = [
-        {"name": name, "points": [list(pair) for pair in zip(SCHEDULES_MS, ms, strict=True)]}
+    curves = {
+        name: list(zip(SCHEDULES_MS, ms, strict=True))
         for name, ms in (("synchronous", synchronous), ("async", ahead))
-    ]
-    return series, whose(mine)
+    }
+    return line_chart(
+        {"time per step (ms)": curves}, "time of a schedule (ms)",
+        "A hundred steps whose execution takes 5 ms", "computed by overlap: " + whose(mine),
+    )  # fmt: skip
 
 
 # --- 8-bit numbers ------------------------------------------------------------------------------

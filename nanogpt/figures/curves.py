@@ -22,6 +22,24 @@ PAIRED_METRICS = ("ttft_p50_ms", "ttft_p99_ms", "slo_violations")
 
 
 @course_style()
+def line_chart(
+    panels: Mapping[str, Mapping[str, Iterable[tuple[float, float]]]],
+    x: str,
+    title: str,
+    source: str = "",
+    *,
+    log_x: bool = False,
+) -> Figure:
+    """Named curves of (x, y) points, a panel for each name of a vertical axis."""
+    figure = new_figure(title, len(panels), source)
+    for axes, (y, named) in zip(figure.axes, panels.items(), strict=True):
+        for name, points in named.items():
+            curve(axes, name, points)
+        label_axes(axes, x, y, log_x=log_x)
+    return figure
+
+
+@course_style()
 def distributions(
     panels: Mapping[tuple[str, str], Mapping[str, Sequence[float]]], title: str, source: str = ""
 ) -> Figure:

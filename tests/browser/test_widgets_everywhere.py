@@ -35,7 +35,7 @@ OUTSIDE = """() => [...document.querySelectorAll(".sn")].flatMap((root) => {
     if (root.scrollWidth > root.clientWidth) out.push(root);
     return out.map((each) => `${root.className}: ${each.tagName} ${each.getAttribute("class")}`);
 })"""
-WITH_OTHER_STOPS = {"basics", "curves", "fusing"}  # grids, sliders and questions
+WITH_OTHER_STOPS = {"basics", "drafts", "fusing"}  # grids, sliders and questions
 
 
 def asked(widgets):

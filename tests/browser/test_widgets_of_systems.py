@@ -3,7 +3,6 @@
 `tests/js` tests the words and what is drawn of which state; here is what only a browser shows.
 """
 
-import itertools
 import re
 
 import pytest
@@ -193,7 +192,7 @@ def test_a_cycle_is_squeezed_by_the_whole_pass(show):
     assert live(page).startswith("1 of 9: arrival, 205 ms into the pass.")
 
 
-# ---- drafts and curves ---------------------------------------------------------------------------
+# ---- drafts ------------------------------------------------------------------------------------
 
 
 def test_a_pass_shows_its_drafts_and_leaves_what_stands(show):
@@ -231,22 +230,3 @@ def test_u_keeps_or_turns_down_and_v_draws_what_is_missing(show):
     page.get_by_role("slider", name="v", exact=True).nth(1).focus()
     press(page, "Home")
     assert page.locator(".sn-ab-wrong").text_content() == " By the rule b would stand there."
-
-
-def test_a_slider_chooses_the_series_which_differ_in_dashes_and_are_named_at_their_ends(show):
-    page = show([make("Curves")])
-    axis = page.locator(".sn-axis").all_text_contents()
-    dashes = [line.get_attribute("stroke-dasharray") for line in page.locator(".sn-cu-line").all()]
-    assert len(dashes) == len(set(dashes)) == 3
-    names = page.locator(".sn-cu-name")
-    assert names.all_text_contents() == ["two forwards", "padded, one forward", "packed"]
-    tops = sorted(each.bounding_box()["y"] for each in at_rest(names).all())
-    assert all(below - above >= 16 for above, below in itertools.pairwise(tops))
-    slider = page.get_by_role("slider", name="decodes")
-    slider.focus()
-    press(page, "ArrowRight")
-    assert slider.get_attribute("aria-valuetext") == "16"
-    assert page.locator(".sn-axis").all_text_contents() == axis
-    narrow = show([make("Curves")], width=390)
-    assert narrow.locator(".sn-cu-name").count() == 0
-    assert narrow.locator(".sn-legend li").count() == 3

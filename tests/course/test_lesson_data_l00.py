@@ -5,10 +5,11 @@ import torch
 from answers import worked
 from support import ROOT
 
-from course.lesson_data.l00_batching import batching_side, engine_finish_steps
+from course.lesson_data.l00_batching import batching_side, engine_finish_steps, step_costs
 from course.lesson_data.l00_kv_cache import Cache, your_text
 from nanogpt import encode, load_model
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
+from nanogpt.figures.drawing import named_curves, points_of
 
 next_inputs, cached_attention = worked("l00.next_inputs"), worked("l00.cached_attention")
 LESSON = (ROOT / "lessons" / "l00_kv_cache.py").read_text(encoding="utf-8")
@@ -75,6 +76,11 @@ def test_the_numbers_of_the_page_are_those_of_the_presets_and_of_capacity():
         gpu = (80 * 10**9, 16 * 10**9, int(kv_bytes.split()[0].replace(",", "")), 3_350_000, 32)
         found = worked("l00.capacity")(*gpu, 1000, 200, int(limit.split()[0]) * 1000)
         assert cells == [f"{number:,.0f}" for number in found]
+
+
+def test_the_lines_of_a_step_s_cost_are_those_of_decodes_without_context():
+    drawn = {name: points_of(line) for name, line in named_curves(step_costs()).items()}
+    assert drawn["a large GPU"][0] == (1, 5.3) and drawn["a large GPU"][-1] == (256, 8.692)
 
 
 def test_the_steps_of_an_engine_with_and_without_continuous_batching_are_drawn():

@@ -9,6 +9,7 @@ from notebooks import ROOT
 from course.lesson_data import l02_exhibits, l02_posts, l02_scheduler, l02b_waiting
 from course.lesson_data.plan_only import plan_engine
 from nanogpt import Engine, EngineConfig, Policies, Request, generate, load_model
+from nanogpt.figures.drawing import named_curves, points_of
 from nanogpt.policies import queueing
 
 pytestmark = pytest.mark.process  # learners' functions run in one of their own
@@ -105,7 +106,9 @@ def test_a_priority_that_only_sorts_the_queue_changes_nothing_under_inversion(no
 
 def test_under_strict_priority_latency_grows_with_the_stream(notebooks):
     curves = notebooks.solved("l02b_waiting").names["curves"]
-    ends = {curve["name"]: [steps for _, steps in curve["points"]] for curve in curves}
+    ends = {
+        name: [steps for _, steps in points_of(line)] for name, line in named_curves(curves).items()
+    }
     assert ends["strict priority"] == [30, 46, 86, 166]
     assert ends["ageing, 20 steps a level"] == [30, 46, 54, 54]
     assert ends["ageing, 5 steps a level"] == [22] * 4
@@ -116,7 +119,7 @@ def test_ageing_is_the_learners_where_it_runs_and_the_reference_s_until_it_is_wr
     mine = l02b_waiting.patience(
         attempted("l02.aged_key", lambda request, rate: (request.priority,))
     )
-    assert mine[0][1]["points"][-1] == [40, 166]
+    assert points_of([*named_curves(mine[0]).values()][1])[-1] == (40, 166)
     assert mine[1].startswith("Ageing ranks by your `aged_key`.\n")
     broken = l02b_waiting.patience(attempted("l02.aged_key", lambda request, rate: None))
     assert broken[1].startswith("A run with your `aged_key` failed")

@@ -7,6 +7,7 @@ from notebooks import Notebooks
 from course.lesson_data.l04_exhibits import kept_by, padded_entries
 from course.lesson_data.l04_window import drawn_masks, grown, storage_story
 from nanogpt import load_model
+from nanogpt.figures.drawing import named_curves, points_of
 from nanogpt.policies import sliding_window
 
 # ---- lesson 4 ------------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ def test_lesson_4_counts_what_it_says():
     assert [each["kv_tokens"] for each in windowed] == [20, 20, 20]
     alive = [(step["live_bytes"], step["counted_bytes"]) for step in storage_story()]
     assert alive[2] == (12_800, 640) and alive[-1] == (640, 640)
-    unbounded, bounded = (dict(each["points"]) for each in padded_entries())
+    unbounded, bounded = (dict(points_of(each)) for each in named_curves(padded_entries()).values())
     assert {*unbounded.values()} == {38}
     assert (bounded[0], bounded[8], bounded[10]) == (10, 2, 0)
 

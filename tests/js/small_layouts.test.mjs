@@ -6,8 +6,6 @@ import { idleBefore, idleSpans, sideSummary, stepWords as slotWords, wholeLength
 import { scale, ticks } from "../../widgets/static/chart.js";
 import { cellSize, cellsOfRow, differingCells, maskWords, numRows, rowWords, stepWords as maskStep }
   from "../../widgets/static/mask_layout.js";
-import { corners, costAt, costWords, tokensPerMs, topUs }
-  from "../../widgets/static/step_cost_layout.js";
 import { barsOf, mostTokens, numSteps, stepWords as workWords, totalAt }
   from "../../widgets/static/work_bars_layout.js";
 
@@ -43,30 +41,6 @@ test("a query row is said in words, its future and its differences too", () => {
 
 test("mask cells are between 13 and 30 pixels", () => {
   assert.deepEqual([4, 20, 200].map((keys) => cellSize(keys, 400)), [30, 20, 13]);
-});
-
-const laptop = { name: "a laptop", modelled: false, fixed_us: 600, token_us: 30, floor_us: 0,
-  points: [{ tokens: 64, us: 9000 }] };
-const gpu = { name: "a large GPU", modelled: true, fixed_us: 500, token_us: 32, floor_us: 4800, points: [] };
-
-test("a step costs fixed plus the larger of floor and token work", () => {
-  assert.deepEqual(costAt(laptop, 10), { fixed: 600, work: 300, total: 900, atFloor: false });
-  assert.deepEqual(costAt(gpu, 10), { fixed: 500, work: 4800, total: 5300, atFloor: true });
-  assert.deepEqual(costAt(gpu, 200), { fixed: 500, work: 6400, total: 6900, atFloor: false });
-  assert.equal(tokensPerMs(laptop, 9), 9000 / 870);
-});
-
-test("the line bends where the floor stops to matter", () => {
-  assert.deepEqual(corners(gpu, 200), [{ tokens: 1, us: 5300 }, { tokens: 150, us: 5300 }, { tokens: 200, us: 6900 }]);
-  assert.deepEqual(corners(laptop, 20).map((corner) => corner.tokens), [1, 20]);
-  assert.equal(topUs(laptop, 20), 9000);
-});
-
-test("a step's cost is said with its parts and its clock", () => {
-  assert.equal(costWords(laptop, 10),
-    "A step of 10 tokens costs 0.90 ms (measured: a laptop): 0.60 ms fixed, 67 percent of it, and " +
-    "0.30 ms for the tokens (0.030 ms each). That is 11.1 tokens per ms.");
-  assert.match(costWords(gpu, 1), /^A step of 1 token costs 5\.3 ms \(modelled: a large GPU\).*4\.8 ms to read the weights, which would do for 150 tokens\. That is 0\.19 tokens per ms\.$/);
 });
 
 const work = [{ name: "without", tokens: [5, 6, 7] }, { name: "with", tokens: [5, 1, 1] }];

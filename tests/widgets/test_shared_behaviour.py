@@ -68,16 +68,6 @@ def test_what_may_be_left_out_is_filled_in():
     assert make("ReceptiveField", num_layers=1, num_positions=3, probe=None).probe == 0
 
 
-def test_a_step_cost_reaches_to_its_last_point():
-    costs = samples.step_cost()["series"]
-    assert make("StepCost").max_tokens == 64
-    far = [{**costs[0], "points": [{"tokens": 96, "us": 3500}]}]
-    assert make("StepCost", series=far).max_tokens == 96
-    assert make("StepCost", series=costs[1:]).max_tokens == 64
-    assert make("StepCost", series=far, max_tokens=256).max_tokens == 256
-    assert [each["floor_us"] for each in make("StepCost").series] == [0, 4800]
-
-
 def test_spans_without_a_slot_take_the_lowest_that_is_free():
     spans = [
         {"request": request, "start": start, "end": end}
@@ -97,12 +87,6 @@ def test_a_wrong_batch_is_drawn_and_not_refused():
     ).batch
     assert {name: drawn[name] for name in wrong} == wrong
     assert (drawn["packed"]["cu_seqlens_q"], drawn["packed"]["cu_seqlens_k"]) == ([1, 4], [])
-
-
-def test_a_series_points_are_put_in_order():
-    series = [{"name": "packed", "points": [[64, 9.8], [1, 5.2]]}]
-    drawn = make("Curves", series=series).series[0]
-    assert drawn == {"name": "packed", "points": [[1, 5.2], [64, 9.8]], "style": "line", "when": {}}
 
 
 def test_a_bar_in_a_table_is_drawn_to_scale_and_only_its_words_are_read():
