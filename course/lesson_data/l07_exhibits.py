@@ -106,7 +106,7 @@ class KeepsPublished(BlockPool):
         depths = {block: self._worth[block][1] for block, _ in published}
         super().restore()
         self.publish((depths[block], block, block_hash) for block, block_hash in published)
-        self._empty -= depths.keys()
+        self._empty.difference_update(depths)
         self._idle |= dict.fromkeys(depths)
 
 
