@@ -113,9 +113,18 @@ def _(layout_costs):
     after(
         "l03.p99",
         Figure(
-            layout_costs(),
+            layout_costs("a large GPU (modelled)", "One step: some decodes and a chunk"),
             "From which chunk length on does padding cost more than a second forward?",
         ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(layout_costs):
+    after(
+        "l03.p99",
+        Figure(layout_costs("a server CPU (modelled)", "The same steps on a CPU")),
     )
     return
 

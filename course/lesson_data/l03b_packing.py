@@ -169,20 +169,19 @@ def crowd_table(runs: Runs) -> str:
     return table(head, "rlrrrrrr", rows)
 
 
-def layout_costs() -> Figure:
-    """A step's cost over its chunk length by layout: a panel per machine and number of decodes."""
+def layout_costs(machine: str, title: str) -> Figure:
+    """A step's cost over its chunk length by layout, beside one decode and beside eight."""
+    clock = MACHINES[machine]
     chunks = [1, 4, 8, *range(16, 193, 16)]
     panels = {
-        f"a step (ms), {words}, {machine.removesuffix(' (modelled)')}": {
+        f"a step (ms), {words}": {
             "two forwards": [(n, cost_ms(clock, num, n)) for n in chunks],
             "one, padded": [(n, cost_ms(clock, (num + 1) * n)) for n in chunks],
             "one, packed": [(n, cost_ms(clock, num + n)) for n in chunks],
         }
-        for machine, clock in MACHINES.items()
         for num, words in ((1, "1 decode"), (8, "8 decodes"))
     }
-    title = "One step: some decodes and a chunk"
-    return line_chart(panels, "chunk length (tokens)", title, "modelled")
+    return line_chart(panels, "chunk length (tokens)", title, machine)
 
 
 def live_table(model: GPT) -> str:

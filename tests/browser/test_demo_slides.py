@@ -89,8 +89,8 @@ def number(page):
 
 @pytest.fixture(scope="module")
 def served():
-    """The address of lesson 2b's slides, from the real command."""
-    command = [sys.executable, "-m", "course", "demo", "l02b", "--no-browser", "--port", "0"]
+    """The address of lesson 3b's slides, from the real command."""
+    command = [sys.executable, "-m", "course", "demo", "l03b", "--no-browser", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         yield next(found[0] for line in process.stdout if (found := re.search(r"http\S+", line)))
         process.send_signal(signal.SIGINT)  # Ctrl-C
@@ -100,7 +100,7 @@ def served():
 
 def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(present, served):
     page = present(served, color_scheme="dark")
-    expect(page.locator("section.present h1")).to_have_text("2b · Waiting")
+    expect(page.locator("section.present h1")).to_have_text("3b · Packed batches")
     press(page, "ArrowRight", 2)
     assert number(page) == 2
     press(page, "ArrowLeft")
@@ -121,12 +121,12 @@ def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(prese
 def test_the_speakers_window_shows_notes_and_follows(present, served):
     """It opens over http alone, where windows may talk."""
     page = present(served)
-    go_to(page, "l02.tie")
+    go_to(page, "l03.p99")
     with page.expect_popup() as opened:
         page.keyboard.press("s")
     notes = opened.value.locator(".speaker-controls-notes .value")
     expect(notes).to_contain_text("They will say:")
-    expect(notes).to_contain_text("2 min")
+    expect(notes).to_contain_text("1 min")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     expect(notes).to_be_hidden()
