@@ -310,7 +310,7 @@ def test_a_list_that_every_call_returns_anew_is_refused_though_each_result_was_r
         (torch.tensor([[True, False]]), "bool tensor of shape (1, 2):\n1 0"),
         (torch.zeros(0, 3), "float32 tensor of shape (0, 3), empty"),
         (torch.arange(3), "int64 tensor of shape (3,): [0, 1, 2]"),
-        ([10**5000], "[<about 10**5000>]"),
+        ([10**5000], "[about 10**5000]"),
     ],
     ids=["list", "bools", "empty", "row", "huge"],
 )
@@ -320,7 +320,9 @@ def test_values_are_shown_in_few_words(value, text):
 
 def test_a_long_value_is_cut_before_it_is_drawn():
     assert " ... " in show_call("f", (list(range(10_000)),))
-    assert show(torch.zeros(4_000_000)).startswith("float32 tensor of shape (4000000,): [0.0, 0.0")
+    assert show(torch.zeros(4_000_000)).endswith(
+        "(4000000,), which begins 0, 0, 0, 0, 0, 0, 0, 0, ..."
+    )
     assert show([0] * 4_000_000).endswith("(4000000 entries)")
 
 
