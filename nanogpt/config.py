@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from nanogpt.policy_views import Policy, check_policy
-from nanogpt.sampling import check_temperature
+from nanogpt.sampling import MOST_SEED, check_temperature
 from nanogpt.validate import check_bool, check_int, check_limits, check_sinks, show
 
 EXECUTORS = ("packed", "compiled", "batch_invariant", "single_mask", "fused", "padded")
@@ -86,7 +86,7 @@ class EngineConfig:
         check_int("max_batch_size", self.max_batch_size, 1)
         check_policy(self.policy)
         check_temperature(self.temperature)
-        check_int("seed", self.seed, 0)
+        check_int("seed", self.seed, 0, MOST_SEED)
         if self.executor not in EXECUTORS:
             raise ValueError(
                 f"there is no executor {show(self.executor)}; choose from {sorted(EXECUTORS)}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.sampling import SamplingParams, check_temperature
+from nanogpt.sampling import MOST_SEED, SamplingParams, check_temperature
 from nanogpt.validate import check_int, check_is, show
 
 Status = Literal["waiting", "prefilling", "active", "done", "aborted"]
@@ -111,7 +111,7 @@ def validate_fields(request: Request) -> None:
     check_int(f"{who}: arrival_time", request.arrival_time, 0)
     check_int(f"{who}: num_computed_tokens", request.num_computed_tokens, 0)
     check_temperature(0 if request.temperature is None else request.temperature)
-    check_int(f"{who}: seed", 0 if request.seed is None else request.seed, 0)
+    check_int(f"{who}: seed", 0 if request.seed is None else request.seed, 0, MOST_SEED)
     if (salt := request.cache_salt) is not None and (type(salt) is not str or not salt):
         raise ValueError(f"{who}: cache_salt is {show(salt)}; it must be a text of 1 character up")
     check_is(f"{who}: the prompt", request.prompt_tokens, list, "a list of token ids")

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from nanogpt.validate import show
 
+MOST_SEED = 2**64 - 1
+
 
 class SamplingParams(Struct, frozen=True, gc=False):
     """How a request's tokens are drawn: the draws are keyed by `seed` and `stream_id`."""

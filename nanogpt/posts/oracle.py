@@ -12,7 +12,7 @@ from torch import Tensor
 from nanogpt.model import GPT, Attend, attend_causally
 from nanogpt.policies.sliding_window import window_mask
 from nanogpt.request import Request, validate_request
-from nanogpt.sampling import check_temperature, sample_tokens, uniform
+from nanogpt.sampling import MOST_SEED, check_temperature, sample_tokens, uniform
 from nanogpt.validate import check_int, check_sinks
 
 
@@ -35,7 +35,7 @@ def generate(
     Raises: ValueError for a prompt or a length that no engine would accept either.
     """
     check_temperature(temperature)
-    check_int("seed", seed, 0)
+    check_int("seed", seed, 0, MOST_SEED)
     check_sinks(num_sinks, sliding_window)
     if sliding_window is not None:
         check_int("sliding_window", sliding_window, 1)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, Typ
 import msgspec
 from msgspec import Meta
 
+from nanogpt.sampling import MOST_SEED
 from nanogpt.server.api_errors import ApiError, bad_request
 from nanogpt.validate import show
 
@@ -38,7 +39,7 @@ MAX_STOPS = 16
 MAX_TEMPERATURE = 2.0
 MAX_LOGPROBS = 20
 MAX_SALT = 128
-MIN_SEED, MAX_SEED = -(2**63), 2**64 - 1
+MIN_SEED = -(2**63)
 MAX_INT = 2**63 - 1
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
@@ -189,8 +190,8 @@ def convert(body: bytes, kind: type[Kind]) -> Kind:
     except (msgspec.ValidationError, RecursionError) as error:
         raise _bad_field(sent, str(error)) from None
     seed = converted.seed if isinstance(converted, Body) else None
-    if seed is not None and not MIN_SEED <= seed <= MAX_SEED:
-        said = f"seed is {show(seed)}; it must be from {MIN_SEED} to {MAX_SEED}"
+    if seed is not None and not MIN_SEED <= seed <= MOST_SEED:
+        said = f"seed is {show(seed)}; it must be from {MIN_SEED} to {MOST_SEED}"
         raise bad_request("seed", said)
     _check_fields(sent, kind)
     _check_fields(sent.get("stream_options") or {}, StreamOptions, "stream_options")

@@ -49,10 +49,10 @@ _SECTION = re.compile(  # "Section 2", "CS101 Lab B - Tuesday", "Tuesday (10 am)
     "(?i:section|sec|class|cohort|lab|lecture|period|recitation|seminar|session|tutorial|tut)"
     rf"[-_ .#]*(?:\d{{1,3}}[A-Za-z]?|[A-Za-z]\d?))(?:[-_ ,]+(?:{_WEEKDAY}|\(.*\)))?",
 )
-_STEMS = [lesson.stem for lesson in LESSONS]
-_TITLED = "|".join(  # the title after the number, if any, in any spelling
-    rf"{number}(?:[-_ ]{title.replace('_', '[-_ ]')})?"
-    for number, _, title in (stem.partition("_") for stem in (*OLD_LESSONS, *_STEMS[::-1]))
+_STEMS = [stem.split("_", 1) for stem in (*(e.stem for e in reversed(LESSONS)), *OLD_LESSONS)]
+_TITLED = "|".join(  # one of its titles after the number, if any, in any spelling
+    rf"{number}(?:[-_ ](?:{'|'.join(t for n, t in _STEMS if n == number).replace('_', '[-_ ]')}))?"
+    for number in dict.fromkeys(number for number, _ in _STEMS)
 )
 _LESSON = re.compile(rf"(?<![^\W_])(?:{_TITLED})(?![^\W_])", re.IGNORECASE)
 _COPY = re.compile(r"-(\d{1,3})$")  # "l01-1" of Canvas; elsewhere it may be a group's number
