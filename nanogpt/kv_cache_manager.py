@@ -142,12 +142,16 @@ class Reservation:
     def add(self, request: Request) -> None:
         """Reserve the K/V of one more request."""
         charged = self.kv.kv_tokens_charged(request, request.remaining)
-        self.kv_tokens += charged - self.shared_with(request)
         self.num_requests += 1
-        self.blocks.update(self.kv.cache.lasting_blocks(request))
+        if blocks := self.kv.cache.lasting_blocks(request):
+            charged -= self.shared_with(request)
+            self.blocks.update(blocks)
+        self.kv_tokens += charged
 
     def shared_with(self, request: Request) -> int:
         """KV tokens that the request is charged for, and that are reserved already."""
+        if not self.blocks:
+            return 0
         blocks = self.kv.cache.lasting_blocks(request)
         return len(self.blocks.intersection(blocks)) * self.kv.block_size
 
