@@ -30,7 +30,7 @@ POLICIES = {
         "l04.visible", "l04.rolling_buffer_index", "l04.evict",
     ),
     "self.sampler.sample(": ("l03.assign_tokens", "l08.rejection_sample"),
-    "self.scheduler.update(": ("l04.kv_usage", "l08.roll_back_kv", "l07.free_table"),
+    "self.scheduler.update(": ("l04.kv_usage", "l08.roll_back_kv"),
 }  # fmt: skip
 """The policies that a line of the loop asks, as the ids of the exercises that build them."""
 

@@ -4,13 +4,41 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="10 · Your engine, served")
 
 with app.setup(hide_code=True):
+    import inspect
+    import textwrap
     from typing import TYPE_CHECKING
 
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
+    from course.lesson_data import l10_exhibits as exhibits
+    from course.lesson_data.l10_clients import Call, serve_calls
+    from course.lesson_data.l10_load import limited, load_chart
+    from course.lesson_data.l10_served import (
+        LINES,
+        card_table,
+        clients_table,
+        contest_chart,
+        contest_table,
+        curl_answer,
+        disconnect_table,
+        engine_maker,
+        overload_table,
+        played,
+        server_policies,
+        standing,
+        stream_table,
+        whose_policies,
+    )
     from course.prediction import after, hints, predict
+    from course.saved_answers import load_policies
     from course.task import task
+    from nanogpt import EngineConfig
+    from nanogpt.server import server_policies as reference
+    from nanogpt.server.engine_thread import EngineThread
+    from widgets import Timeline
 
     if TYPE_CHECKING:
         from typing import Any
@@ -60,72 +88,8 @@ def _():
     return
 
 
-@app.cell(hide_code=True)
-def _():
-    import inspect
-    import textwrap
-
-    from course.engine_loop import engine_loop
-    from course.figure import Figure
-    from course.lesson_data import l10_exhibits as exhibits
-    from course.lesson_data.l10_clients import Call, serve_calls
-    from course.lesson_data.l10_load import limited, load_chart
-    from course.lesson_data.l10_served import (
-        LINES,
-        card_table,
-        clients_table,
-        contest_chart,
-        contest_table,
-        curl_answer,
-        disconnect_table,
-        engine_maker,
-        overload_table,
-        played,
-        server_policies,
-        standing,
-        stream_table,
-        whose_policies,
-    )
-    from course.saved_answers import load_policies
-    from nanogpt import EngineConfig
-    from nanogpt.server import server_policies as reference
-    from nanogpt.server.engine_thread import EngineThread
-    from widgets import Timeline
-
-    return (
-        Call,
-        EngineConfig,
-        EngineThread,
-        Figure,
-        LINES,
-        Timeline,
-        card_table,
-        clients_table,
-        contest_chart,
-        contest_table,
-        curl_answer,
-        disconnect_table,
-        engine_loop,
-        engine_maker,
-        exhibits,
-        inspect,
-        limited,
-        load_chart,
-        load_policies,
-        overload_table,
-        played,
-        reference,
-        serve_calls,
-        server_policies,
-        standing,
-        stream_table,
-        textwrap,
-        whose_policies,
-    )
-
-
 @app.cell
-def _(EngineConfig, engine_maker, load_policies):
+def _():
     settings = EngineConfig(token_budget=32, max_kv_tokens=400, max_batch_size=4, keep_steps=2_000)
     earlier = load_policies("l10_capstone")  # every answer that you passed, checked once more
     make_engine = engine_maker(settings, earlier.policies)
@@ -133,7 +97,7 @@ def _(EngineConfig, engine_maker, load_policies):
 
 
 @app.cell(hide_code=True)
-def _(curl_answer, make_engine):
+def _(make_engine):
     mo.Html(curl_answer(make_engine))
     return
 
@@ -155,7 +119,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(EngineThread, inspect, textwrap):
+def _():
     mo.md("```python\n" + textwrap.dedent(inspect.getsource(EngineThread._run)) + "```")
     return
 
@@ -173,7 +137,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.recorder.record(")
     return
 
@@ -302,7 +266,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(delta_attempt, stream_table):
+def _(delta_attempt):
     mo.md(stream_table(delta_attempt))
     return
 
@@ -358,16 +322,7 @@ def _():
 
 
 @app.cell
-def _(
-    Call,
-    LINES,
-    admission_attempt,
-    delta_attempt,
-    disconnect_attempt,
-    make_engine,
-    serve_calls,
-    server_policies,
-):
+def _(admission_attempt, delta_attempt, disconnect_attempt, make_engine):
     attempts = {
         "admission_control": admission_attempt,
         "stream_delta": delta_attempt,
@@ -379,13 +334,13 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(attempts, clients_table, earlier, served, whose_policies):
+def _(attempts, earlier, served):
     mo.md(whose_policies(attempts, earlier) + " " + clients_table(served))
     return
 
 
 @app.cell(hide_code=True)
-def _(Timeline, attempts, served):
+def _(attempts, served):
     Timeline(
         served.trace.to_json(),
         yours=any(each.started for each in attempts.values()),
@@ -409,13 +364,13 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(make_engine, overload_table, policies):
+def _(make_engine, policies):
     mo.md(overload_table(make_engine, policies))
     return
 
 
 @app.cell(hide_code=True)
-def _(disconnect_table, make_engine, policies):
+def _(make_engine, policies):
     after(
         "l10.leaver",
         mo.md(
@@ -438,7 +393,7 @@ def _():
 
 
 @app.cell
-def _(make_engine, policies, standing):
+def _(make_engine, policies):
     standing_server = standing(make_engine, policies)
     standing_server
     return
@@ -471,7 +426,7 @@ def send_newest_token(committed, sent, is_done):
 
 
 @app.cell(hide_code=True)
-def _(exhibits):
+def _():
     mo.md(exhibits.sent_twice(piece(lambda: send_newest_token)))
     return
 
@@ -523,7 +478,7 @@ def free_at_once(state, request_id):
 
 
 @app.cell(hide_code=True)
-def _(exhibits):
+def _():
     mo.md(exhibits.freed_in_mid_step(piece(lambda: free_at_once)))
     return
 
@@ -600,7 +555,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, admission_attempt, limited, load_chart, reference):
+def _(admission_attempt):
     after(
         "l10.knee",
         Figure(
@@ -649,14 +604,14 @@ def _():
 
 
 @app.cell
-def _(contest_table, earlier, played):
+def _(earlier):
     rounds = played(earlier)
     mo.md(contest_table(rounds, earlier))
     return (rounds,)
 
 
 @app.cell(hide_code=True)
-def _(Figure, contest_chart, rounds):
+def _(rounds):
     Figure(
         contest_chart(rounds),
         "From which request on do the entries differ?",
@@ -674,7 +629,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(card_table, earlier):
+def _(earlier):
     mo.md(card_table(earlier))
     return
 

@@ -7,8 +7,13 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
+    from course.lesson_data import l11_exhibits as exhibits
+    from course.lesson_data import l11_step as step
     from course.prediction import after, hints, predict
     from course.task import task
+    from nanogpt import load_model
 
 
 @app.cell(hide_code=True)
@@ -41,17 +46,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.engine_loop import engine_loop
-    from course.figure import Figure
-    from course.lesson_data import l11_exhibits as exhibits
-    from course.lesson_data import l11_step as step
-    from nanogpt import load_model
-
-    return Figure, engine_loop, exhibits, load_model, step
-
-
-@app.cell(hide_code=True)
-def _(engine_loop):
     engine_loop("self.executor.execute(")
     return
 
@@ -73,7 +67,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(load_model, step):
+def _():
     model = load_model()
     recorded = step.record()
     after("l11.arithmetic", mo.md(step.phases_table(recorded)))
@@ -107,7 +101,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(model, step):
+def _(model):
     mo.md(step.measured_now(model))
     return
 
@@ -144,7 +138,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, recorded, step):
+def _(recorded):
     after(
         "l11.helps",
         Figure(step.batch_chart(recorded), "How does the gain change with the batch size?"),
@@ -215,7 +209,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, roofline_attempt, step):
+def _(roofline_attempt):
     Figure(
         step.roofline_chart(roofline_attempt),
         "Which of these steps use the GPU's arithmetic, and which wait for its memory?",
@@ -238,7 +232,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(recorded, roofline_attempt, step):
+def _(recorded, roofline_attempt):
     mo.md(step.bounds_table(roofline_attempt, recorded))
     return
 
@@ -303,7 +297,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(captured_attempt, exhibits, model, step):
+def _(captured_attempt, model):
     mo.md(exhibits.replay_table(model, step.rule_of(captured_attempt)))
     return
 
@@ -384,7 +378,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, overlap_attempt, step):
+def _(overlap_attempt):
     after(
         "l11.ahead",
         Figure(
@@ -416,7 +410,7 @@ def smaller_graph(num_tokens, captured):
 
 
 @app.cell(hide_code=True)
-def _(exhibits, model):
+def _(model):
     mo.md(exhibits.replay_table(model, piece(lambda: smaller_graph)))
     return
 
@@ -467,7 +461,7 @@ def time_step(launch, synchronize, clock_us):
 
 
 @app.cell(hide_code=True)
-def _(exhibits):
+def _():
     benchmark_table, waited = exhibits.benchmark(piece(lambda: time_step))
     mo.md(benchmark_table)
     return (waited,)
@@ -519,7 +513,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(recorded, step):
+def _(recorded):
     mo.md(step.eight_bits_table(recorded))
     return
 
