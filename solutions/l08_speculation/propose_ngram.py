@@ -117,18 +117,6 @@ MISCONCEPTIONS = (
         same_result=(matching(lambda least, most: range(most, least - 2, -1)),),
     ),
     Misconception(
-        "only_max_n",
-        "The match has `max_n` tokens.",
-        "If the last `max_n` tokens occur nowhere else, try fewer of them, down to `min_n`.",
-        matching(lambda least, most: range(most, most - 1, -1)),
-    ),
-    Misconception(
-        "stops_above_min_n",
-        "`range(max_n, min_n, -1)` ends at min_n.",
-        "A match of exactly `min_n` tokens counts too.",
-        matching(lambda least, most: range(most, least, -1)),
-    ),
-    Misconception(
         "ignores_max_n",
         "The longest match is the best.",
         "Compare at most the last `max_n` tokens.",
@@ -179,12 +167,6 @@ MISCONCEPTIONS = (
         "Everything after the match may come next.",
         "Propose at most `k` tokens: the engine has room for no more.",
         matching(take=lambda text, end, k: text[end:]),
-    ),
-    Misconception(
-        "one_token",
-        "A match tells the next token.",
-        "Propose up to `k` tokens: those after the match in the order in which they stand there.",
-        matching(take=lambda text, end, k: text[end : end + 1]),
     ),
 )
 

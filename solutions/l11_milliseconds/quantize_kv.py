@@ -1,5 +1,6 @@
 """Exercise 11.3: K/V in 8 bits, with a scale for each head of a block."""
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -17,26 +18,27 @@ Block = list[list[float]]
 def quantize_kv(block: list[list[float]]) -> tuple[list[list[int]], list[float]]:
     """Return `(quantized, scales)`: int8 numbers, and the scale of each head."""
     # The largest number of a head becomes 127 or -127, so zero stays zero and -128 is unused.
-    scales = [max(map(abs, head)) / 127 or 1.0 for head in block]
-    quantized = [
-        [round(x / scale) for x in head] for head, scale in zip(block, scales, strict=True)
-    ]
+    quantized, scales = list[list[int]](), list[float]()
+    for head in block:
+        scale = max(map(abs, head)) / 127 or 1.0
+        quantized.append([round(x / scale) for x in head])
+        scales.append(scale)
     return quantized, scales
 
 
-def by_loop(block: Block) -> Any:
+def by_floor(block: Block) -> Any:
     quantized, scales = list[list[int]](), list[float]()
     for head in block:
         most = max(max(head), -min(head))
-        scales.append(most / 127 if most > 0 else 1.0)
-        quantized.append([int(abs(x) / scales[-1] + 0.5) * (1 if x > 0 else -1) for x in head])
+        scales.append(most / 127 if most else 1.0)
+        quantized.append([math.floor(x / scales[-1] + 0.5) for x in head])
     return quantized, scales
 
 
 def by_factor(block: Block) -> Any:
     pairs = [(head, max(abs(x) for x in head)) for head in block]
     return (
-        [[round(127 * x / (most or 1)) for x in head] for head, most in pairs],
+        [[round(127 * x / most) if most else 0 for x in head] for head, most in pairs],
         [most / 127 if most else 1.0 for _, most in pairs],
     )
 
@@ -66,16 +68,6 @@ def per_block(block: Block) -> Any:
     most = max(abs(x) for head in block for x in head) or 127.0
     rows = scaled(lambda head: most / 127)(block)[0]
     return rows, [Near(most / 127)] * len(block)
-
-
-def shifted(block: Block) -> Any:
-    """Asymmetric: the range of a head is mapped to all 256 numbers."""
-    found: Block = []
-    scales: list[float] = []
-    for head in block:
-        scales.append(Near((max(head) - min(head)) / 255 or 1.0))
-        found.append([round((x - min(head)) / scales[-1]) - 128 for x in head])
-    return found, scales
 
 
 def is_formed(value: Any) -> bool:
@@ -139,28 +131,11 @@ MISCONCEPTIONS = (
         same_result=(scaled(lambda head: max(0.0, *head) / 127),),
     ),
     Misconception(
-        "asymmetric",
-        "The smallest number becomes -128, the largest 127.",
-        "The quantization is symmetric: zero stays zero, and the scale depends only on the largest "
-        "absolute value.",
-        shifted,
-    ),
-    Misconception(
         "scale_0",
         "A head of zeros has the scale 0.",
         "Return the scale 1.0 for a head of zeros, since nothing can be divided by 0.",
         scaled(scale_of_zeros=0.0),
         same_result=(scaled(scale_of_zeros=1 / 127), scaled(scale_of_zeros=1e-8)),
-    ),
-    Misconception(
-        "inverse_scale",
-        "The scale is what the numbers are multiplied by.",
-        "A number is read back as `quantized * scale`, so the scale is the largest absolute value "
-        "divided by 127, not its inverse.",
-        lambda block: (
-            quantize_kv(block)[0],
-            [Near(1 / scale) for scale in quantize_kv(block)[1]],
-        ),
     ),
     Misconception(
         "scale_is_max",
@@ -177,7 +152,6 @@ MISCONCEPTIONS = (
 
 
 def head_of(steps: list[float], scale: float) -> list[float]:
-    """Numbers whose quotients by the scale are `steps`."""
     return [each * scale for each in steps]
 
 
@@ -244,7 +218,7 @@ EXERCISE = Exercise(
         "`max(abs(x) for x in head) / 127` is the scale unless it is 0, and `round(x / scale)` the "
         "whole number.",
     ),
-    right=(quantize_kv, by_loop, by_factor),
+    right=(quantize_kv, by_floor, by_factor),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("one head", JUDGE.on(([[12.7, -2.53, 0.0]],), ([head_of([127, 50.3, -90.2], 0.25)],))),
