@@ -29,7 +29,7 @@ def _():
     mo.md(r"""
     # 7 · Blocks and shared prefixes
 
-    *55 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write four
+    *50 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write four
     short functions.*
 
     Afterwards you can

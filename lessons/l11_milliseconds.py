@@ -10,6 +10,7 @@ with app.setup(hide_code=True):
     from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l11_exhibits as exhibits
+    from course.lesson_data import l11_quantized as quantized
     from course.lesson_data import l11_step as step
     from course.prediction import after, hints, predict
     from course.task import task
@@ -444,7 +445,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(model, quantize_attempt):
-    mo.md(step.quantized_table(quantize_attempt, model))
+    mo.md(quantized.quantized_table(quantize_attempt, model))
     return
 
 

@@ -6,7 +6,7 @@ import pytest
 from answers import worked
 from support import ROOT
 
-from course.lesson_data import l11_exhibits, l11_step
+from course.lesson_data import l11_exhibits, l11_quantized, l11_step
 from course.lesson_data.l11_step import H100, LLAMA_KV, LLAMA_WEIGHTS, OUR_KV, OUR_WEIGHTS, PHASES
 from nanogpt import load_model
 from solutions.l11_milliseconds import quantize_kv
@@ -29,7 +29,9 @@ def test_the_prose_about_a_step_s_phases_holds_for_the_record():
     assert packed["products"] + packed["attention"] == pytest.approx(read_us, rel=0.1)
     operations_us = 2e6 * OUR_WEIGHTS / FOUND["roof"]["flops_per_s"]
     assert "93 GFLOP/s are 0.02 ms" in PROSE and round(operations_us / 1000, 2) == 0.02
-    assert "launches are two thirds of this step" in PROSE and 0.6 < packed["launches"] / whole < 0.7
+    assert (
+        "launches are two thirds of this step" in PROSE and 0.6 < packed["launches"] / whole < 0.7
+    )
     assert "they do not even double" in PROSE and many["launches"] < 2 * packed["launches"]
     assert "about 7 times as long" in PROSE and round(many["products"] / packed["products"]) == 7
     assert "more than half of the step" in PROSE and many["attention"] > total("packed", 32) / 2
@@ -37,7 +39,7 @@ def test_the_prose_about_a_step_s_phases_holds_for_the_record():
 
 def test_8_bit_k_v_changes_few_tokens_and_one_scale_for_a_block_no_more():
     exact, *others = (
-        l11_step.next_tokens(rule, load_model())
+        l11_quantized.next_tokens(rule, load_model())
         for rule in (None, worked("l11.quantize_kv"), quantize_kv.per_block)
     )
     by_head, by_block = (sum(a != b for a, b in zip(exact, each, strict=True)) for each in others)

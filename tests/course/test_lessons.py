@@ -29,6 +29,7 @@ NOTHING_ANSWERS = {
     "l06.exhibit_a",
     "l06.exhibit_b",
     "l09.baseline",
+    "l10.http_share",
 }
 # What a lesson's prose relies on, as its own runs must show it.
 CLAIMS: dict[str, list[str]] = {

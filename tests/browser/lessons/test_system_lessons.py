@@ -321,6 +321,7 @@ def test_a_stream_that_repeats_or_never_ends_is_told_and_a_right_one_serves_agai
 
 # ---- lesson 11 -----------------------------------------------------------------------------------
 
+
 @in_lesson("l11_milliseconds")
 def test_the_roofline_and_the_overlap_are_drawn_by_the_learner_s_functions(lesson):
     lesson.answer_right("roofline")
