@@ -9,6 +9,7 @@ with app.setup(hide_code=True):
     from typing import TYPE_CHECKING
 
     import marimo as mo
+    import torch
 
     from course.attempt import attempt, exhibit, piece
     from course.engine_loop import engine_loop
@@ -20,7 +21,8 @@ with app.setup(hide_code=True):
     from course.prediction import after, hints, predict
     from course.saved_answers import load_policies
     from course.task import task
-    from nanogpt import EngineConfig
+    from nanogpt import Engine, EngineConfig, load_model
+    from nanogpt.clock import WallClock
     from nanogpt.server import server_policies as reference
     from nanogpt.server.engine_thread import EngineThread
     from widgets import Timeline
@@ -77,7 +79,11 @@ def _():
 def _():
     settings = EngineConfig(token_budget=32, max_kv_tokens=400, max_batch_size=4, keep_steps=2_000)
     earlier = load_policies("l10_capstone")  # every answer that you passed, checked once more
-    make_engine = serving.engine_maker(settings, earlier.policies)
+    model = load_model(dtype=torch.float64)
+
+    def make_engine():
+        return Engine(model, settings, earlier.policies, clock=WallClock())
+
     return earlier, make_engine
 
 
@@ -756,7 +762,7 @@ def _():
 
     The sentence above the six clients' table counts the policies that are yours. Once it counts all of
     them, every decision about a request that `curl` sends is made by a function that you wrote. Lesson 11
-    asks what is left of a step's time when all decisions are right. You can also read vLLM's
+    shows where a step's time goes when all decisions are right. You can also read vLLM's
     `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights (`docs/gpt2.md`), or play the contest against
     a friend.
 

@@ -14,7 +14,7 @@ with app.setup(hide_code=True):
     from course.lesson_data import l11_step as step
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt import load_model
+    from nanogpt import Engine, EngineConfig, Request, encode, load_model
 
 
 @app.cell(hide_code=True)
@@ -53,7 +53,7 @@ def _():
 def _():
     mo.md(r"""
     The times were recorded on one core of a busy AMD EPYC server with a context of about 256 tokens.
-    Lesson 0's model of a CPU comes from a quiet machine, on which a step takes about half as long. So read
+    Lesson 0's model of a CPU comes from a quiet machine, on which a step takes less than half as long. So read
     this page's times as ratios.
 
     Nearly all of the step is `execute`, the forward pass, which the marked line calls. With the packed
@@ -112,9 +112,6 @@ def _():
     - **Attention** is what a context of 256 tokens adds. Each request reads K/V of its own, so this time
       grows with the batch, and at 32 decodes it is more than half of the step. Its arithmetic is small:
       it waits for memory.
-
-    The packed executor on **this machine**, measured just now on one thread, with a context of about 40
-    tokens:
     """),
     )
     return
@@ -123,12 +120,18 @@ def _():
 @app.cell
 def _():
     model = load_model()
+    config = EngineConfig(executor="packed")
+    trace = Engine(model, config).run([(0, Request(0, encode("ROMEO:"), 20))])
+    mo.md(f"{len(trace.steps)} steps for 20 tokens")
     return (model,)
 
 
 @app.cell(hide_code=True)
 def _(model):
-    mo.md(step.measured_now(model))
+    mo.md(
+        "The packed executor on **this machine**, measured just now on one thread, with a context of "
+        "about 40 tokens:\n\n" + step.measured_now(model)
+    )
     return
 
 

@@ -9,6 +9,7 @@ from support import ROOT
 from course.lesson_data import l11_exhibits, l11_quantized, l11_step
 from course.lesson_data.l11_step import H100, LLAMA_KV, LLAMA_WEIGHTS, OUR_KV, OUR_WEIGHTS, PHASES
 from nanogpt import load_model
+from nanogpt.clock import SERVER_CPU
 from solutions.l11_milliseconds import quantize_kv
 
 TEXT = (ROOT / "lessons" / "l11_milliseconds.py").read_text(encoding="utf-8")
@@ -32,6 +33,7 @@ def test_the_prose_about_a_step_s_phases_holds_for_the_record():
     assert (
         "launches are two thirds of this step" in PROSE and 0.6 < packed["launches"] / whole < 0.7
     )
+    assert "less than half as long" in PROSE and SERVER_CPU.step_us(0, 1, 256) < whole / 2
     assert "they do not even double" in PROSE and many["launches"] < 2 * packed["launches"]
     assert "about 7 times as long" in PROSE and round(many["products"] / packed["products"]) == 7
     assert "more than half of the step" in PROSE and many["attention"] > total("packed", 32) / 2
