@@ -60,14 +60,15 @@ def matching(
     last_end: int = -1,
     take: Callable[[list[int], int, int], list[int]] = lambda text, end, k: text[end : end + k],
     latest: bool = False,
+    overlap: bool = True,
 ) -> Rule:
-    """Right except for the sizes, where matches may end, what is taken, or which match."""
+    """Right except for the sizes, where matches end, what is taken, or which match."""
 
     def answer(text: list[int], k: int, min_n: int, max_n: int) -> list[int]:
         for n in sizes(min_n, max_n):
             ends = [
                 end
-                for end in range(n, len(text) + 1 + last_end)
+                for end in range(n, len(text) + 1 + (last_end if overlap else -n))
                 if text[end - n : end] == text[len(text) - n :]
             ]
             if ends:
@@ -94,7 +95,7 @@ MISCONCEPTIONS = (
         "The last tokens of the text match themselves, and nothing follows them: look for an "
         "earlier place.",
         matching(last_end=0, latest=True),
-        same_result=(matching(longest_first, 0, latest=True), lambda *args: []),
+        same_result=(lambda *args: [],),
     ),
     Misconception(
         "latest",
@@ -127,15 +128,7 @@ MISCONCEPTIONS = (
         "The match ends before the last n tokens begin.",
         "The match may overlap the last tokens: in a text that repeats one token, it begins one "
         "token earlier.",
-        lambda text, k, least, most: next(
-            (
-                text[end : end + k]
-                for n in longest_first(least, most)
-                for end in range(n, len(text) - n + 1)
-                if text[end - n : end] == text[len(text) - n :]
-            ),
-            [],
-        ),
+        matching(overlap=False),
     ),
     Misconception(
         "beyond_the_text",
@@ -147,26 +140,6 @@ MISCONCEPTIONS = (
             matching(take=lambda text, end, k: (text[end : end + k] + [text[-1]] * k)[:k]),
             matching(take=lambda text, end, k: (text[end : end + k] + [0] * k)[:k]),
         ),
-    ),
-    Misconception(
-        "includes_the_match",
-        "The draft begins where the match begins.",
-        "The matched tokens are in the text already: propose the tokens after them.",
-        lambda text, k, least, most: next(
-            (
-                text[start : start + k]
-                for n in longest_first(least, most)
-                for start in range(len(text) - n)
-                if text[start : start + n] == text[len(text) - n :]
-            ),
-            [],
-        ),
-    ),
-    Misconception(
-        "all_that_follow",
-        "Everything after the match may come next.",
-        "Propose at most `k` tokens: the engine has room for no more.",
-        matching(take=lambda text, end, k: text[end:]),
     ),
 )
 

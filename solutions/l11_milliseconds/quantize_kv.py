@@ -137,15 +137,6 @@ MISCONCEPTIONS = (
         scaled(scale_of_zeros=0.0),
         same_result=(scaled(scale_of_zeros=1 / 127), scaled(scale_of_zeros=1e-8)),
     ),
-    Misconception(
-        "scale_is_max",
-        "The scale is the largest absolute value.",
-        "A step of an int8 is the largest absolute value divided by 127; that is the scale.",
-        lambda block: (
-            quantize_kv(block)[0],
-            [Near(max(map(abs, head)) or 1.0) for head in block],
-        ),
-    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
