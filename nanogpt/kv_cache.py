@@ -229,9 +229,18 @@ class KVCache(KVStore):
     # --- what is shared ---------------------------------------------------------------------------
 
     def match(self, request: Request) -> PrefixHit | None:
-        """The longest run of registered blocks that the request's tokens begin with."""
+        """The longest run of registered blocks that the request's tokens begin with.
+
+        Looked up once, and again only when other blocks are registered or the request has grown.
+        """
         if not self.share:
             return None
+        asked = self.pool.version, request.num_tokens
+        if request.prefix_match[0] != asked:
+            request.prefix_match = asked, self._look_up(request)
+        return request.prefix_match[1]
+
+    def _look_up(self, request: Request) -> PrefixHit | None:
         if len(request.block_hashes) < request.num_tokens // self.size:
             request.block_hashes = self.hashes(request, request.tokens_so_far)
         hashes, block_of = request.block_hashes, self.pool.block_of
