@@ -71,7 +71,7 @@ def test_a_request_s_blocks_are_looked_up_once_in_a_step():
     while num_waiting := len(engine.scheduler.waiting):
         calls.clear()
         engine.step()
-        assert len(calls) == num_waiting
+        assert len(calls) <= num_waiting
     assert engine.steps[-1].prefix_hits
 
 

@@ -58,7 +58,7 @@ def test_the_load_is_what_it_says():
 
 def test_a_load_that_cannot_be_run_is_refused():
     late_first = [Arrival(0, 5, 3, True, 5), Arrival(1, 4, 3, True, 5)]
-    with pytest.raises(ValueError, match="request 1 .* follows request 0"):
+    with pytest.raises(ValueError, match=r"request 1 .* follows request 0"):
         simulate(late_first, variants.CONTROL)
     with pytest.raises(ValueError, match="request 0: tokens is 0; it must be at least 1"):
         simulate([Arrival(0, 0, 0, True, 5)], variants.CONTROL)
