@@ -26,17 +26,17 @@ def items(value: Any) -> list[Any]:
     return [*value] if isinstance(value, list | tuple) else [None]  # pyright: ignore[reportUnknownVariableType]
 
 
-def whole(value: Any) -> int:
-    """The whole number from 0 to `MOST_INT` that `value` equals; -1 for anything else."""
+def as_natural(value: Any) -> int | None:
+    """The whole number from 0 to `MOST_INT` that `value` equals; None for anything else."""
     if type(value) is float and value.is_integer():
         value = int(value)
-    return value if type(value) is int and 0 <= value <= MOST_INT else -1
+    return value if type(value) is int and 0 <= value <= MOST_INT else None
 
 
 def wholes(value: Any) -> list[int] | None:
     """The whole numbers from 0 that the items of `value` are; None if one of them is none."""
-    numbers = [whole(each) for each in items(value)]
-    return None if -1 in numbers else numbers
+    numbers: list[Any] = [as_natural(each) for each in items(value)]
+    return None if None in numbers else numbers
 
 
 def different(value: Any, known: Ints) -> list[int] | None:
@@ -91,9 +91,8 @@ def _mask(mask: Any, context_len: int, num_scheduled_tokens: int) -> Tensor:
 
 
 def _assigned(answer: Any, batch_ids: Ints, _: Ints, sampled: Ints) -> dict[int, int]:
-    tokens = (
-        {whole(i): whole(token) for i, token in answer.items()} if isinstance(answer, dict) else {}
-    )  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    pairs: Any = answer.items() if isinstance(answer, dict) else ()
+    tokens: dict[Any, Any] = {as_natural(i): as_natural(token) for i, token in pairs}
     if tokens.keys() != {*batch_ids} or not {*tokens.values()} <= {*sampled}:
         wanted = f"a token out of {show(sampled)} for each of the requests {show(batch_ids)}"
         raise refused("assign_tokens", answer, wanted)
@@ -102,20 +101,17 @@ def _assigned(answer: Any, batch_ids: Ints, _: Ints, sampled: Ints) -> dict[int,
 
 def _accepted(answer: Any, p: Sequence[float], _: Any, token: int, *draws: float) -> Any:
     kept, stands = (*items(answer), None)[:2]
-    stands = whole(stands)
-    if type(kept) is not bool or not 0 <= stands < len(p) or (kept and stands != token):
+    stands = as_natural(stands)
+    if type(kept) is not bool or stands not in range(len(p)) or (kept and stands != token):
         wanted = f"(True, {token}) or (False, a token of 0..{len(p) - 1})"
         raise refused(f"rejection_sample for token {token}", answer, wanted)
     return kept, stands
 
 
 def _rolled_back(answer: Any, held: int, num_drafted: int, num_accepted: int) -> int:
-    kept, least, most = (
-        whole(answer),
-        held - num_drafted - 1,
-        held - num_drafted + num_accepted,
-    )
-    if not least <= kept <= most:
+    kept, drafted_from = as_natural(answer), held - num_drafted
+    least, most = drafted_from - 1, drafted_from + num_accepted
+    if kept is None or not least <= kept <= most:
         wanted = f"a whole number of {least}..{most}: K/V from before the pass stays, and K/V of "
         what = f"roll_back_kv({held}, {num_drafted}, {num_accepted})"
         raise refused(what, answer, f"{wanted}rejected drafts goes")
@@ -148,8 +144,8 @@ def _admitted(
 
 
 def _victim(answer: Any, active: Sequence[Any]) -> int:
-    chosen, ids = whole(answer), [request.id for request in active]
-    if chosen not in ids:
+    chosen, ids = as_natural(answer), [request.id for request in active]
+    if chosen is None or chosen not in ids:
         raise refused("choose_victim", answer, f"one of the running requests {show(ids)}")
     return chosen
 
@@ -256,7 +252,7 @@ def _hashes(answer: Any, tokens: Ints, size: int, salt: str) -> list[str]:
 
 def _matched(answer: Any, hashes: Any, cached: Mapping[str, int], known: int, size: int) -> Any:
     blocks, found = (*items(answer), None)[:2]
-    blocks, found = different(blocks, [*cached.values()]), whole(found)
+    blocks, found = different(blocks, [*cached.values()]), as_natural(found)
     if blocks is None or found != len(blocks) * size or found >= known:
         wanted = f"(different cached blocks, their tokens: {size} each, fewer than {known} in all)"
         raise refused("longest_match", answer, wanted)

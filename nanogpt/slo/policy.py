@@ -40,7 +40,7 @@ def done_in(elapsed_us: int, total: int, a: float) -> int:
     A pass computes all its tokens layer by layer, so no token is done before the end; the time
     counts as `elapsed_us / a` tokens.
     """
-    return min(total, int(elapsed_us / a))
+    return int(min(total, elapsed_us / a))
 
 
 def slack(now: int, deadline: int, total: int, done: int, a: float, c: float) -> int:

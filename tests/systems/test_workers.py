@@ -243,7 +243,7 @@ def test_of_several_bad_requests_each_ends_alone_and_no_result_is_lost(
 
 @pytest.mark.nightly
 def test_settings_and_routes_that_do_not_work_are_named():
-    with pytest.raises(ValueError, match="cannot be sent to another process: ModuleNotFoundError"):
+    with pytest.raises(ValueError, match="cannot start with these settings: ModuleNotFoundError"):
         Fleet(tiny_model(), 1, replace(SETTINGS, policy=TimedKey(Key())))
     with Fleet(tiny_model(), 1, SETTINGS, route=lambda workers, hits: 9) as fleet:
         process_ids = fleet.process_ids.values()
