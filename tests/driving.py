@@ -312,8 +312,8 @@ def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
     lesson.page.set_viewport_size({"width": width, "height": 900})
     ours = lesson.page.locator(".sn, .sng-report, .sng-figure")
     wait_for(lambda: ours.evaluate_all(JS["TOO_WIDE"]) == [])
-    printed = at_rest(lesson.page).locator(".output table, .output pre")
-    assert printed.evaluate_all(JS["CUT_OFF"]) == []
+    printed = ".output table, .output pre"
+    assert at_rest(lesson.page).locator(printed).evaluate_all(JS["CUT_OFF"]) == []
     assert at_rest(lesson.page).locator(".output-area").evaluate_all(JS["SCROLLS_OR_HIDES"]) == []
 
 
