@@ -498,9 +498,8 @@ def _(finish_steps_attempt, model):
     _drawn, _whose = _engine, "the real engine's steps"
     batching_note = "The picture shows the real engine's steps. Once you have written `finish_steps`, it shows your steps."
     if finish_steps_attempt.started:
-        _yours = [
-            call(finish_steps_attempt.function, (batching.WAITING, batching.SLOTS, kind)).value for _, kind in _kinds
-        ]
+        _asked = batching.WAITING, batching.SLOTS
+        _yours = [call(finish_steps_attempt.function, (*_asked, kind)).value for _, kind in _kinds]
         try:
             for _answer in _yours:
                 batching.batching_side("yours", _answer)

@@ -486,7 +486,9 @@ def _(attempts, exact, reference_trace, sampled, your_trace):
 
 @app.cell
 def _(exact, sampled, whole_prompts):
-    whole_six = Engine(exact, sampled, whole_prompts, clock=CostClock(LARGE_GPU)).run(chunking.six_requests())
+    whole_six = Engine(exact, sampled, whole_prompts, clock=CostClock(LARGE_GPU)).run(
+        chunking.six_requests()
+    )
     return (whole_six,)
 
 
@@ -682,7 +684,8 @@ def _(chunks, whole_prompts):
     def run_once(some_model, clock, policies, token_budget):
         """One run of the five requests, in numbers."""
         config = EngineConfig(token_budget=token_budget)
-        return summary(Engine(some_model, config, policies, clock=clock).run(chunking.long_prompt_arrives()))
+        engine = Engine(some_model, config, policies, clock=clock)
+        return summary(engine.run(chunking.long_prompt_arrives()))
 
     def measure(some_model, make_clock, budgets=BUDGETS):
         """Whole prompts, and then chunks with each budget."""

@@ -269,7 +269,9 @@ def _():
 
     Admission was careful, and still the running requests have grown over the budget. One of them must
     release its K/V. Is it fairer to preempt the request that has run longest, or the one that has just
-    started? The published code of the scheduling post chose the first.
+    started? This lesson grew from a post on scheduling by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), and the post's code chose
+    the first.
 
     Two equal requests run with a KV budget of 22: 10 prompt tokens each, 10 new tokens each. When
     memory runs short, the request that has run longest is preempted, because it has had the most engine
@@ -322,7 +324,7 @@ def _():
         mo.md(r"""
     This is a **livelock**: the engine is busy in every step, and no request makes progress. The sawtooth
     is its signature; no error is ever logged. The published key was `max((priority, -arrival_time))`,
-    which reads like *the most recent of the least important*, but the minus sign selects the exhibits.oldest.
+    which reads like *the most recent of the least important*, but the minus sign selects the oldest.
 
     vLLM had a related defect: a preempted request resumes, finds no room for its long prompt, and is
     preempted again in the next step ([#25538](https://github.com/vllm-project/vllm/issues/25538)).
@@ -368,9 +370,8 @@ def _():
     anew. This is preemption by **recompute**. (The alternative is **swapping**: copying the K/V to main
     memory and back.)
 
-    This lesson grew from a post on scheduling by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). Its open question:
-    should a preempted request keep its old place in the queue, or go to the back?
+    The post leaves one question open: should a preempted request keep its old place in the queue, or go
+    to the back?
     """)
     return
 
@@ -389,7 +390,7 @@ def _():
         ),
         2,
         "With a KV budget of 40, request 3 takes 42 steps instead of 19, and request 4, which arrived "
-        "after it, takes 16 instead of 20. The number of queues.recomputed tokens can go either way: 79 instead "
+        "after it, takes 16 instead of 20. The number of recomputed tokens can go either way: 79 instead "
         "of 60 with this budget, 60 instead of 81 with a budget of 48. The place decides which request "
         "waits: at the back, a victim must recompute and queue behind later arrivals. The published scheduler "
         "wrote `candidate.arrival_time = step` on every admission, so a preempted request queued behind "
@@ -521,7 +522,7 @@ def _(attempts, earlier, exact, reference_trace, stage, your_trace):
             reference_trace,
             "The order of requests cannot change a text; look at `requeue`.",
             earlier=f"From lesson 1: {earlier.sentence}",
-            counted=f"{queues.recomputed(your_trace)} of the computed tokens were queues.recomputed ones.",
+            counted=f"{queues.recomputed(your_trace)} of the computed tokens were recomputed ones.",
         )
     )
     return
@@ -599,7 +600,7 @@ def _():
         2,
         "Without admission, preemption corrects every step that goes over the budget, so the run exceeds "
         "the budget 6 times, never for two steps in a row. The price: the same requests are admitted, "
-        "preempted and queues.recomputed again and again. Without preemption nothing corrects the growth: the "
+        "preempted and recomputed again and again. Without preemption nothing corrects the growth: the "
         "requests stay over the budget until one of them finishes. On a GPU, either run would be out of "
         "memory at its first step over the budget.",
     )
@@ -626,7 +627,7 @@ def _():
     after(
         "l02.halves",
         mo.md(r"""
-    | scheduler | steps over the budget | longest stretch | most KV tokens | preemptions | tokens queues.recomputed |
+    | scheduler | steps over the budget | longest stretch | most KV tokens | preemptions | tokens recomputed |
     |:--|--:|--:|--:|--:|--:|
     | both halves | 0 | 0 | 158 | 2 | 80 |
     | without admission | 6 | 1 | 183 | 13 | 385 |
