@@ -283,8 +283,13 @@ def _():
 
 @app.cell
 def _():
+    texts_of_the_user = (
+        "ROMEO:\nBut soft, what light through yonder window ",
+        "ROMEO:\nBut soft, what light through yonder garden ",
+    )
+
     def generate_with_cache(model, cache, prompt, max_new_tokens, next_inputs):
-        """Continue `prompt` greedily. Returns the new tokens, their logits (N, V), and the tokens fed."""
+        """The new tokens after `prompt`, greedily; their logits (N, V); how many tokens were fed."""
         tokens, all_logits, num_fed = list(prompt), [], 0
         while len(tokens) < len(prompt) + max_new_tokens:
             inputs = next_inputs(tokens, list(cache.tokens))
@@ -296,21 +301,22 @@ def _():
             tokens.append(int(logits.argmax()))
         return tokens[len(prompt) :], torch.stack(all_logits), num_fed
 
-    return (generate_with_cache,)
+    return generate_with_cache, texts_of_the_user
 
 
 @app.cell(hide_code=True)
-def _(cached_attention_attempt, generate_with_cache, next_inputs_attempt):
+def _(
+    cached_attention_attempt,
+    generate_with_cache,
+    next_inputs_attempt,
+    texts_of_the_user,
+):
     _attempts = (next_inputs_attempt, cached_attention_attempt)
-    _prompts = (
-        "ROMEO:\nBut soft, what light through yonder window ",
-        "ROMEO:\nBut soft, what light through yonder garden ",
-    )
     if all(each.report.status == "passed" for each in _attempts):
         _functions = (each.function for each in _attempts)
-        _text = caching.your_text(generate_with_cache, _prompts, *_functions)
+        _text = caching.your_text(generate_with_cache, texts_of_the_user, *_functions)
     else:
-        _text = caching.reference_text(_prompts)
+        _text = caching.reference_text(texts_of_the_user)
     mo.md(_text)
     return
 

@@ -141,8 +141,8 @@ JUDGE = Comparison(
     "Feed every token from the first one on whose K and V in the cache are missing or belong to "
     "another text, in the order of the text; and always the last one.",
     evidence=[
-        ([5, 3, 8, 1, 9, 5], [5, 3]), ([2, 2, 7, 2], [2]), ([4, 6, 4], []), ([9, 8, 7, 6], [9, 8, 7]),
-        ([5, 3, 8, 1], [5, 9, 8, 1]), ([5, 3, 8, 1, 3], [5, 9, 8]), ([5, 3, 8], [5, 3, 8]),
+        ([5, 3, 8, 1, 9, 5], [5, 3]), ([2, 2, 7, 2], [2]), ([4, 6, 4], []),
+        ([9, 8, 7, 6], [9, 8, 7]), ([5, 3, 8, 1], [5, 9, 8, 1]), ([5, 3, 8, 1, 3], [5, 9, 8]), ([5, 3, 8], [5, 3, 8]),
     ],
 )  # fmt: skip
 

@@ -139,7 +139,7 @@ def draw_victims(name: str, args: Args) -> str:
     return "\n".join([f"{name}([", *lines, "])"])
 
 
-def running_request(id: int, key: tuple[float, ...], **fields: Any) -> RequestView:
+def runner(id: int, key: tuple[float, ...], **fields: Any) -> RequestView:
     """A running request, of priority 0 unless `fields` has another."""
     return make_request(id, 10, key=key, **({"admitted_at": 0, "kv_tokens": 10} | fields))
 
@@ -179,17 +179,17 @@ JUDGE = Comparison(
     evidence=any_running(random.Random(0)),
 )
 
-UNIMPORTANT = running_request(0, (2, 0), priority=2, generated=2, kv_tokens=11)
-NEWCOMER = running_request(1, (0, 1), arrival_time=1, admitted_at=1)
-OLD = running_request(3, (1,), priority=1, arrival_time=0, admitted_at=6)
-NEW = running_request(1, (1,), priority=1, arrival_time=4, admitted_at=5)
-TWIN = running_request(2, (1,), priority=1, arrival_time=4, admitted_at=5)
-FIRST, SECOND = running_request(50, (7,), arrival_time=800), running_request(9, (7,), arrival_time=900)
-EARLIEST, NEXT = running_request(5, (7,), arrival_time=0), running_request(2, (7,), arrival_time=1)
+UNIMPORTANT = runner(0, (2, 0), priority=2, generated=2, kv_tokens=11)
+NEWCOMER = runner(1, (0, 1), arrival_time=1, admitted_at=1)
+OLD = runner(3, (1,), priority=1, arrival_time=0, admitted_at=6)
+NEW = runner(1, (1,), priority=1, arrival_time=4, admitted_at=5)
+TWIN = runner(2, (1,), priority=1, arrival_time=4, admitted_at=5)
+FIRST, SECOND = runner(50, (7,), arrival_time=800), runner(9, (7,), arrival_time=900)
+EARLIEST, NEXT = runner(5, (7,), arrival_time=0), runner(2, (7,), arrival_time=1)
 # Under FCFS the key is the arrival, whatever the priority.
-FCFS_FIRST = running_request(3, (0,), priority=2, arrival_time=0)
-FCFS_SECOND = running_request(1, (5,), priority=0, arrival_time=5, admitted_at=5)
-AGED = running_request(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
+FCFS_FIRST = runner(3, (0,), priority=2, arrival_time=0)
+FCFS_SECOND = runner(1, (5,), priority=0, arrival_time=5, admitted_at=5)
+AGED = runner(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
 
 EXERCISE = Exercise(
     number=3,
@@ -200,8 +200,8 @@ EXERCISE = Exercise(
     task=Task(
         signature="choose_victim(running: list[RequestView]) -> int",
         rules=(
-            "`running` are all running requests, prefilling or decoding, in any order. Their K/V no "
-            "longer fits into the budget. Return the `id` of the request to preempt.",
+            "`running` are all running requests, prefilling or decoding, in any order. Their K/V "
+            "no longer fits into the budget. Return the `id` of the request to preempt.",
             "`key` is a request's key under the policy in force. Equal keys are ordered by "
             "`arrival_time`, then by `id`.",
             "Every request must finish, even in an engine where a preempted request starts its "
@@ -216,8 +216,8 @@ EXERCISE = Exercise(
         result=4,
     ),
     hints=(
-        "Say that a preempted request comes back and preempts the one for which it had to go. Which "
-        "rule makes that impossible?",
+        "Say that a preempted request comes back and preempts the one for which it had to go. "
+        "Which rule makes that impossible?",
         "One request must be safe from all others, so that it finishes. Which place in the queue's "
         "order has that guarantee, if no request may lose its K/V to one behind it?",
         "Python compares tuples from the left, and `max` and `min` take a `key`. Write the "
@@ -230,7 +230,7 @@ EXERCISE = Exercise(
             "an important newcomer",
             JUDGE.on(
                 ([UNIMPORTANT, NEWCOMER],),
-                ([NEWCOMER, UNIMPORTANT, running_request(2, (1, 0), priority=1, generated=1)],),
+                ([NEWCOMER, UNIMPORTANT, runner(2, (1, 0), priority=1, generated=1)],),
                 ([NEWCOMER],),
             ),
         ),
@@ -238,8 +238,8 @@ EXERCISE = Exercise(
         (
             "equal keys",
             JUDGE.on(
-                *((running,) for running in ([OLD, NEW], [NEW, OLD], [NEW, TWIN, OLD], [TWIN, NEW])),
-                *((running,) for running in ([FIRST, SECOND], [SECOND, FIRST], [EARLIEST, NEXT])),
+                *((each,) for each in ([OLD, NEW], [NEW, OLD], [NEW, TWIN, OLD], [TWIN, NEW])),
+                *((each,) for each in ([FIRST, SECOND], [SECOND, FIRST], [EARLIEST, NEXT])),
             ),
         ),
         (
@@ -247,7 +247,7 @@ EXERCISE = Exercise(
             JUDGE.on(
                 ([FCFS_FIRST, FCFS_SECOND],),
                 ([FCFS_SECOND, AGED, FCFS_FIRST],),
-                ([running_request(i, (1, n), arrival_time=9 - n) for i, n in ((5, 2), (6, 8), (7, 5))],),
+                ([runner(i, (1, n), arrival_time=9 - n) for i, n in ((5, 2), (6, 8), (7, 5))],),
             ),
         ),
         ("any running requests", JUDGE.on_drawn(any_running)),

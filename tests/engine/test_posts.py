@@ -54,7 +54,9 @@ def test_the_four_tests_of_the_scheduling_post_pass():
     exact = load_model().double()
 
     def served(policy: str, *specs: tuple[str, int, int], max_kv_tokens: int = 256) -> Scheduler:
-        requests = [Request(i, encode(text), n, priority) for i, (text, n, priority) in enumerate(specs)]
+        requests = [
+            Request(i, encode(text), n, priority) for i, (text, n, priority) in enumerate(specs)
+        ]
         return scheduled_generate(
             exact, requests, policy, token_budget=16, max_kv_tokens=max_kv_tokens
         )

@@ -86,7 +86,6 @@ def test_a_page_that_connects_again_is_told_everything_but_that_it_did():
     assert told == [texts[1], None]
 
 
-
 def test_only_rules_with_has_are_taken_out_but_for_the_one_that_makes_the_page_dark():
     import marimo
     from starlette.staticfiles import StaticFiles
