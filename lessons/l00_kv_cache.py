@@ -673,8 +673,7 @@ def _():
     requests has to fit into the rest. **The ITL limit:** each further request adds bytes to read and
     arithmetic to do, so the step takes longer for everyone. Work out which limit comes first. (This
     estimate has a formula of its own, more optimistic than the presets: the K/V read overlaps with the
-    arithmetic too, and overhead is left out. Tensor parallelism and the memory for activations are left
-    out as well.)
+    arithmetic too. Overhead, the memory for activations, and models that need several GPUs are left out.)
     """)
     return
 

@@ -301,16 +301,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(victim_attempt):
-    politeness = exhibits.twins(exhibits.oldest)
-    _yours = exhibits.your_twins(victim_attempt) if victim_attempt.started else None
+def _():
     after(
         "l02.livelock",
         KVBudget(
-            politeness.to_json(),
+            exhibits.twins(exhibits.oldest).to_json(),
             "Two equal requests, stopped after 40 steps",
-            other=_yours and _yours.to_json(),
-            names=("preempt the oldest", "yours"),
             question="What does a livelock look like?",
         ),
     )
@@ -329,8 +325,8 @@ def _():
     vLLM had a related defect: a preempted request resumes, finds no room for its long prompt, and is
     preempted again in the next step ([#25538](https://github.com/vllm-project/vllm/issues/25538)).
 
-    Now choose a rule under which every request finishes. Once you have written it, the picture shows it
-    beside this one.
+    Now choose a rule under which every request finishes. Below your function, the same two requests run
+    under it.
     """),
     )
     return
@@ -358,6 +354,16 @@ def _():
 @app.cell(hide_code=True)
 def _():
     hints("l02.choose_victim")
+    return
+
+
+@app.cell(hide_code=True)
+def _(victim_attempt):
+    KVBudget(
+        exhibits.your_twins(victim_attempt).to_json(),
+        "The same two requests, under your rule",
+        question="Do both finish, and which one waits?",
+    ) if victim_attempt.started else None
     return
 
 
