@@ -84,9 +84,8 @@ def _(whole_gpu):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    A step is as wide as it is long. (Without **Width shows time**, each step has one column, in which you
-    can read the letters.) Each of the four requests has one ITL of
-    206 ms; every other ITL is about 5 ms. No request failed, no error was logged, and throughput looks
+    The width of a step is the time that it takes. (Without **Width shows time**, each step has one
+    column, in which you can read the letters.) Each of the four requests has one ITL of 206 ms; every other ITL is about 5 ms. No request failed, no error was logged, and throughput looks
     fine, but four users stared at a frozen screen.
 
     The times are *modelled* with lesson 0's cost of a step on the large GPU: max(weight read,

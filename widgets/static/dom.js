@@ -127,8 +127,8 @@ const WITHHELD = "Your prediction above is about this: press Commit there, or Sh
 // Where a prediction finds what waits for it: marimo draws a widget inside a shadow.
 function markWaiting(el, key) {
   const host = el.getRootNode().host ?? el;
+  if (!key) host.style.display = "";
   host.dataset.snWaits = key;
-  host.style.display = "";
 }
 
 // Puts one widget into el: builds it, builds it again when an input trait changes, tells it its
@@ -159,6 +159,7 @@ export function mount({ model, el, name, label, inputs, build }) {
     if (width) view.resize?.(width);
   };
   const resized = new ResizeObserver(() => {
+    markWaiting(el, waits ? model.get("after") : ""); // only now may a shadow hold it
     if (root.clientWidth === width || root.clientWidth === 0) return;
     width = root.clientWidth;
     view.resize?.(width);

@@ -12,9 +12,14 @@ export function followers(places, near = NEAR_PX) {
   ));
 }
 
+// A widget's host in marimo has no box of its own.
+function placeOf(box) {
+  return (box.shadowRoot?.querySelector(".sn-waits") ?? box).getBoundingClientRect();
+}
+
 function hideFollowers(boxes) {
   for (const box of boxes) box.style.display = "";
-  const hidden = followers(boxes.map((box) => box.getBoundingClientRect()));
+  const hidden = followers(boxes.map(placeOf));
   boxes.forEach((box, at) => {
     if (hidden[at]) box.style.display = "none";
   });
