@@ -45,13 +45,16 @@ COLUMN = """() => {
             .filter((box) => box.width).map((box) => [box.left, box.right])]));
 }"""
 
-# How many boxes that wait for a prediction stand right below another one.
+# How many boxes stand right below another one that waits for the same prediction.
 IN_ROWS = """() => {
+    const key = (each) => each.dataset.after ?? each.parentElement.dataset.snAfter;
     const inside = (root) => [...root.querySelectorAll("*")].flatMap((each) => [
-        ...(each.matches(".sn-waits, .sng-waits") ? [each.getBoundingClientRect()] : []),
+        ...(each.matches(".sn-waits, .sng-waits")
+            ? [[key(each), each.getBoundingClientRect()]] : []),
         ...(each.shadowRoot ? inside(each.shadowRoot) : [])]);
-    const shown = inside(document).filter(({height}) => height);
-    return shown.filter(({top}, at) => at && Math.abs(top - shown[at - 1].bottom) < 56).length;
+    const shown = inside(document).filter(([, {height}]) => height);
+    return shown.filter(([key, {top}], at) => at && shown[at - 1][0] === key
+        && Math.abs(top - shown[at - 1][1].bottom) < 56).length;
 }"""
 
 
