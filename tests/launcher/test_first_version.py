@@ -24,7 +24,10 @@ from course.moves import EXERCISES, IDS, id_of
 from course.registry import exercise, exercises
 from course.saved_answers import load_policies
 
-NEW_TASKS = {"l05.select_victim", "l06.rollback_step", "l06.resume_or_abort", "l09.pop_live"}
+NEW_TASKS = {
+    "l00.next_inputs", "l05.select_victim", "l06.rollback_step", "l06.resume_or_abort",
+    "l09.pop_live",
+}  # fmt: skip
 NEW = NEW_TASKS | {e.id for e in exercises() if e.lesson.startswith("l11")} | {"l00.capacity"}
 
 
