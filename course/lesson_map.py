@@ -72,7 +72,7 @@ LESSONS = (
         title="Interleaving",
         builds="Compute decodes and chunks in one forward per step, padded and masked so that no "
         "token sees padding.",
-        minutes=55,
+        minutes=50,
         builds_on=("1", "2"),
     ),
     Lesson(

@@ -29,13 +29,13 @@ def _():
     mo.md(r"""
     # 3 · Interleaving
 
-    *55 minutes. Builds on lesson 1 (chunks, masks, the token budget) and on lesson 2 (the
-    queue). You write four functions.*
+    *50 minutes. Builds on lesson 1 (chunks, masks, the token budget) and on lesson 2 (the
+    queue). You write three functions.*
 
     Afterwards you can
 
     - compute decodes and chunks in one forward, padded and masked so that no token sees padding,
-    - split the new K/V back out to its requests, and tell which rows get a token,
+    - split the new K/V back out to its requests,
     - recognise three defects that make a text depend on its neighbours in the batch.
 
     **The padded batch is the teaching form.** This lesson makes each request a row of one padded tensor,
@@ -126,8 +126,7 @@ def _():
     ## The step calls the executor once
 
     The marked line hands the planned rows to the executor, which computes their logits and writes their
-    K/V. In this lesson you build a padded executor: `prepare_inputs`, `full_mask` and `split_kv`. The
-    next line samples from the logits, from those rows that `logits_indices` lists.
+    K/V. In this lesson you build a padded executor: `prepare_inputs`, `full_mask` and `split_kv`.
     """)
     return
 
@@ -191,7 +190,9 @@ def _(rows_attempt):
                 question="Does any cell differ from the reference?",
             )
         except (TypeError, ValueError, IndexError, KeyError):
-            return mo.md("The result of `prepare_inputs` for this step cannot be drawn; its check says why.")
+            return mo.md(
+                "The result of `prepare_inputs` for this step cannot be drawn; its check says why."
+            )
 
     _drawn()
     return
@@ -493,49 +494,13 @@ def _(split_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which rows get a token?
-
-    The forward computes logits for the last column of *every* row. Whether to sample from a row depends
-    on what its logits predict: an unknown token, or the next token of a prompt, which is known.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l03.logits_indices")
-    return
-
-
-@app.function
-def logits_indices(
-    num_scheduled_tokens: list[int], num_computed_tokens: list[int], num_tokens: list[int]
-) -> list[int]:
-    """Return the rows of a fused step that get a new token, in order: a list of row numbers."""
-    raise NotImplementedError("Exercise 3.4: which rows get a new token?")
-
-
-@app.cell(hide_code=True)
-def _():
-    sample_attempt = attempt("l03.logits_indices", lambda: logits_indices)
-    sample_attempt
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l03.logits_indices")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ### The fused step
 
     Here is the whole step, with its attention written out. Decodes and chunks take the same path; only the
     mask tells them apart. Every computed token is in the cache, so `context_lens` equals
-    `num_computed_tokens`.
+    `num_computed_tokens`. The forward computes logits for the last column of every row, but a row gets a
+    token only if its next token is not known: a decode, or the last chunk of a text. Lesson 1's `sample`
+    was the same rule for one request.
 
     ```python
     tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)
@@ -550,7 +515,7 @@ def _():
         return einsum("bhqk,bkhd->bqhd", weights, v)                          # (B, T, H, D)
 
     logits = model.logits(model.hidden(tokens, positions, attend)[:, -1])     # (B, V)
-    rows = logits_indices(num_scheduled_tokens, num_computed_tokens, num_tokens)
+    rows = [i for i in range(B) if num_computed_tokens[i] + num_scheduled_tokens[i] == num_tokens[i]]
     sampled = [sample(logits[row]) for row in rows]
     ```
 
@@ -689,7 +654,7 @@ def _():
     | pasts of unequal length, or none at all | `context_lens`, with 0 allowed: 3.2 |
     | the mask must also hide padding on the left | 3.2; the post's code does not hide it among the new columns, see exhibit A |
     | rows have different numbers of new tokens | 3.3; the post strips `pad_lengths` from the front, which is right while all rows have one token |
-    | a partial prefill must not be sampled | 3.4 |
+    | a partial prefill must not be sampled | `rows` in the fused step |
     | no decodes at all | one row, no padding, no special case |
     | *22 tokens, so* `pos_val = 22` | 21; the post's code computes `len - 1`, its prose says 22. With 22 a test of a few letters passes, and a long generation crashes at the end of the context |
     | `logits[:len(decode_reqs), -1]` | right as long as the decodes come first and a single place in the code decides the order |
@@ -738,12 +703,12 @@ def _():
     |:--|:--|:--|
     | a padded tensor (B, T) | one flat token axis; `query_start_loc` has the bounds of the requests (`vllm/v1/attention/backend.py`) | one flat token axis |
     | a chunk beside decodes | always in one forward | only with `--enable-mixed-chunk`; else a step is a prefill or a decode |
-    | `logits_indices` | `logits_indices` | the last token of each request, from the lengths |
+    | `rows`, those that get a token | `logits_indices` | the last token of each request, from the lengths |
     | `batch_ids` | request state in tables with fixed rows (`vllm/v1/worker/gpu/input_batch.py`) | `ScheduleBatch`, `srt/managers/schedule_batch.py` |
 
     vLLM's scheduler says of itself: *There's no "decoding phase" nor "prefill phase" in the scheduler*.
-    Each request has computed some of its known tokens, and a step computes more of them. Your
-    `logits_indices` follows from this: a row gets a token when no known token is left to compute.
+    Each request has computed some of its known tokens, and a step computes more of them. A row gets a
+    token when no known token is left to compute.
 
     **How the control flow differs.** Our executor builds a new batch from the plan of every step. vLLM
     keeps the state of each request in one row of its tables for as long as the request runs. A step

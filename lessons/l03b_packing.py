@@ -154,7 +154,9 @@ def pack(
     context_lens: list[int], num_scheduled_tokens: list[int]
 ) -> tuple[list[int], list[int], torch.Tensor]:
     """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a step that is packed into one flat row."""
-    raise NotImplementedError("Exercise 3b.1: where do requests begin, and which keys may each query see?")
+    raise NotImplementedError(
+        "Exercise 3b.1: where do requests begin, and which keys may each query see?"
+    )
 
 
 @app.cell(hide_code=True)
@@ -206,7 +208,9 @@ def _():
     one_mask = EngineConfig(token_budget=32, executor="single_mask", temperature=0.8, seed=1)
     one_row = Engine(exact, one_mask, Policies(pack=fusing.pack)).run(step.six_requests())
     forwards = [each for done in one_row.steps for each in done.forwards]
-    mo.md(f"{len(forwards)} forwards computed {sum(each.computed_tokens for each in forwards)} tokens.")
+    mo.md(
+        f"{len(forwards)} forwards computed {sum(each.computed_tokens for each in forwards)} tokens."
+    )
     return (exact,)
 
 
@@ -240,7 +244,10 @@ def _():
 @app.cell(hide_code=True)
 def _():
     runs = packing.crowd_runs()
-    after("l03.p99", mo.md(f"Modelled. Factors are relative to two forwards.\n\n{packing.crowd_table(runs)}"))
+    after(
+        "l03.p99",
+        mo.md(f"Modelled. Factors are relative to two forwards.\n\n{packing.crowd_table(runs)}"),
+    )
     return (runs,)
 
 
@@ -366,7 +373,9 @@ def merge_attention(
     sum_b: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return `(out, max, sum)`: one query's attention over the keys of both blocks."""
-    raise NotImplementedError("Exercise 3b.2: attention over both blocks from the attention over each")
+    raise NotImplementedError(
+        "Exercise 3b.2: attention over both blocks from the attention over each"
+    )
 
 
 @app.cell(hide_code=True)
