@@ -298,8 +298,8 @@ EXERCISE = Exercise(
         returns="out [[2.5]], max [0], sum [4]",
         steps=(
             "Block a is one key with a score of 0 and a value of 1.",
-            "Block b has three keys with a score of 0 and the values 2, 3 and 4; three times exp(0) "
-            "is 3.",
+            "Block b has three keys with a score of 0 and the values 2, 3 and 4: a sum of three "
+            "exp(0), which is 3.",
             "All four keys have the same weight, so the output over both blocks is the mean of 1, "
             "2, 3 and 4.",
         ),
