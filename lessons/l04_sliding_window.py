@@ -163,9 +163,9 @@ def _():
     mo.md(r"""
     ## Break it: one in, one out
 
-    Exhibit A is a simpler eviction, found in published code: a full window drops its oldest entry. Three
-    requests run with it under a window of 20. The scheduler charges at most 20 KV tokens for each, and
-    the KV budget is 60. <span data-yours="exhibit"></span>
+    Exhibit A is a simple eviction, found in published code: a full window drops its oldest entry. Three
+    requests with prompts of 40 to 48 tokens run with it under a window of 20. The scheduler charges at
+    most 20 KV tokens for each, and the KV budget is 60. <span data-yours="exhibit"></span>
     """)
     return
 

@@ -236,7 +236,8 @@ def _():
     - **Sampled agreement** depends on the prompt: compare the best, the mean and the worst of eight.
       Once one token differs, two different texts are compared, so a single prompt says little.
       **Greedy texts** diverge in the same way.
-    - **Teacher-forced loss** compares the models at every position, and no random draw can flatter it. But it is a mean, and the few positions that need the far past hardly move it.
+    - **Teacher-forced loss** compares the models at every position, and no random draw can flatter it.
+      But it is a mean, and the few positions that need the far past hardly move it.
     - The **needle** tests only those positions, which a user notices first. With 20 trials,
       differences below 20 percentage points are noise. With its full context the model trained for 120
       steps scores 5 %, which is not noise: it gives a name a *lower* probability after that character
@@ -513,8 +514,8 @@ def _():
 
     **How the control flow differs.** In our engine a window is a setting of the run, the same for every
     layer. In vLLM and SGLang it is part of the model's configuration: each attention layer reads its own
-    window when it is built, the layers are grouped by kind, and each group has its own block tables. A
-    step evicts only in the windowed groups.
+    window when it is built. vLLM groups the layers by kind, each group with its own block tables; SGLang
+    keeps one pool for full layers and one for windowed layers. Only the windowed ones evict.
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 

@@ -84,7 +84,7 @@ def test_a_merge_is_one_softmax_over_the_keys_of_all_blocks_even_where_a_head_se
 
 
 @pytest.mark.process
-def test_merges_are_drawn_beside_one_softmax_and_wrong_ones_are_seen(exact):
+def test_merges_are_drawn_beside_one_softmax_and_a_broken_one_is_said(exact):
     chart = l03b_packing.merge_chart(
         exact, attempted("l03.merge_attention", worked("l03.merge_attention"))
     )
