@@ -403,7 +403,8 @@ def _(exact, merge_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The picture merges eight blocks of 16 keys, from left to right, for one head of the trained model.
+    With your function, the picture merges eight blocks of 16 keys from left to right, for one head of
+    the trained model.
     The value of every key only says which block the key is in, so the output is the share of the
     attention weight that each block has. After each merge the shares sum to 1, and they equal those of
     a softmax over all keys so far. A new block with higher scores takes weight from all earlier

@@ -113,7 +113,7 @@ def _served(model: GPT, executor: str, policies: Policies) -> Trace:
 
 # --- attention in blocks ------------------------------------------------------------------------
 
-BLOCK, BLOCKS, LAYER, HEAD = 16, 8, 3, 2  # of the picture of merges
+BLOCK, BLOCKS, DRAWN, LAYER, HEAD = 16, 8, (0, 2, 5, 6), 3, 2  # of the picture of merges
 Merge = Callable[..., Sequence[Tensor]]
 
 
@@ -140,11 +140,11 @@ def merge_chart(model: GPT, attempt: Attempt) -> Figure | str:
 def _shares(
     scores: Tensor, shares: Callable[[Tensor], Sequence[float]]
 ) -> dict[str, list[tuple[float, float]]]:
-    """What `shares` gives for the first n blocks of 8, as a curve for every second block."""
+    """What `shares` gives for the first n blocks of 8, as a curve for each block of DRAWN."""
     rows = [shares(scores[: n * BLOCK]) for n in range(1, BLOCKS + 1)]
     return {
         f"block {b}": [(n, 100 * float(row[b])) for n, row in enumerate(rows, 1) if b < n]
-        for b in range(0, BLOCKS, 2)
+        for b in DRAWN
     }
 
 

@@ -1,19 +1,25 @@
 """Exercise 3b.2: the attention over two blocks of keys, merged into the attention over both."""
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, a_kind
-from course.checks.fusing import Fusing, Look, dtype
+from course.checks.comparing import Args
+from course.checks.fusing import Fusing, Look
 from course.exercise import Exercise, Misconception
 from course.harness import Rows
 from course.task import Task
-
-Merged = tuple[Tensor, Tensor, Tensor]
+from solutions.l03b_packing._blocks import (
+    Merged,
+    any_blocks,
+    case,
+    close,
+    draw_call,
+    kinds,
+    numbers,
+)
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -73,6 +79,14 @@ def rescaled(base: Tensor, top: Tensor, total: Tensor) -> Tensor:
     return total * (top - base).exp()
 
 
+def scaled_up(base: Tensor, top: Tensor, total: Tensor) -> Tensor:
+    return total * (base - top).exp()
+
+
+def by_maximum(base: Tensor, top: Tensor, total: Tensor) -> Tensor:
+    return (top - base).exp()
+
+
 def as_it_is(base: Tensor, top: Tensor, total: Tensor) -> Tensor:
     return total
 
@@ -82,14 +96,6 @@ def absolute(*args: Tensor) -> Merged:
     a, b, top = sum_a * max_a.exp(), sum_b * max_b.exp(), torch.maximum(max_a, max_b)
     out = (out_a * a[:, None] + out_b * b[:, None]) / (a + b)[:, None]
     return out.nan_to_num() if (a + b == 0).all() else out, top, (a + b) * (-top).exp()
-
-
-def kinds(value: Any) -> str:
-    """The shapes and types of a result's tensors."""
-    items = value if isinstance(value, tuple) else (value,)
-    return ", ".join(
-        f"{tuple(x.shape)} {dtype(x)}" if isinstance(x, Tensor) else a_kind(x) for x in items
-    )
 
 
 FORM = Misconception(
@@ -130,7 +136,7 @@ SUM = (
         "A block with a smaller maximum has to be scaled up.",
         "The exponent has the wrong sign: a block whose largest score is below the new one counts "
         "less, so multiply its sum by exp(its max - the new max).",
-        weighing(*[lambda base, top, total: (base - top).exp() * total] * 2),
+        weighing(scaled_up, scaled_up),
     ),
     Misconception(
         "overflow",
@@ -166,9 +172,7 @@ OUTPUT = (
         "The block with the larger maximum counts more.",
         "A block of many middling scores can outweigh one large score: multiply each rescaling by "
         "the block's sum.",
-        changed(
-            out=lambda *args: weighing(*[lambda base, top, _: (top - base).exp()] * 2)(*args)[0]
-        ),
+        changed(out=lambda *args: weighing(by_maximum, by_maximum)(*args)[0]),
     ),
     Misconception(
         "not_divided",
@@ -194,58 +198,6 @@ IN_PLACE = Misconception(
 )
 
 # --- cases --------------------------------------------------------------------------------------
-
-
-def partial(scores: Tensor, values: Tensor) -> Merged:
-    """Attention over one block. Shapes: scores (H, S), values (H, S, D) -> (H, D), (H,), (H,)."""
-    if scores.shape[1] == 0:
-        return values.sum(1), values.new_full((len(values),), float("-inf")), values.sum((1, 2))
-    top = scores.amax(1)  # (H,)
-    weights = (scores - top.masked_fill(top.isneginf(), 0)[:, None]).exp()  # (H, S)
-    total = weights.sum(1)
-    return torch.einsum("hs,hsd->hd", weights, values) / total.clamp(min=1)[:, None], top, total
-
-
-def case(a: list[float], b: list[float]) -> Args:
-    """Two blocks of one head with these scores; the values are 1, 2, 3 and so on."""
-    scores = torch.tensor([[*a, *b]], dtype=torch.float64)  # (1, S)
-    values = torch.arange(1, scores.shape[1] + 1, dtype=torch.float64)[None, :, None]  # (1, S, 1)
-    first, second = slice(len(a)), slice(len(a), None)
-    return (
-        *partial(scores[:, first], values[:, first]),
-        *partial(scores[:, second], values[:, second]),
-    )
-
-
-def any_blocks(rng: random.Random) -> list[Args]:
-    cases: list[Args] = []
-    for i in range(20):
-        generator = torch.Generator().manual_seed(rng.randrange(2**31))
-        heads, size, scale = rng.randint(1, 4), rng.randint(1, 5), rng.choice((1, 5, 400))
-        args: list[Tensor] = []
-        for _ in range(2):
-            shape = heads, rng.randint(1, 9)
-            scores = torch.randn(shape, generator=generator, dtype=torch.float64) * scale
-            scores[torch.rand(shape, generator=generator) < 0.3 * (i % 3)] = float("-inf")
-            values = torch.randn(*shape, size, generator=generator, dtype=torch.float64)
-            args += partial(scores, values)
-        cases.append(tuple(args))
-    return sorted(cases, key=lambda args: args[0].numel())
-
-
-def close(got: Tensor, wanted: Tensor) -> bool:
-    return torch.allclose(got, wanted, rtol=1e-6, atol=1e-9, equal_nan=True)
-
-
-def numbers(values: Tensor) -> str:
-    return str((values * 1e4).round().div(1e4).tolist())
-
-
-def draw_call(name: str, args: Args) -> str:
-    """The call with its numbers, a block on each line."""
-    named = [f"{part}_{block}={numbers(args[3 * i + j])}" for i, block in enumerate("ab")
-             for j, part in enumerate(("out", "max", "sum"))]  # fmt: skip
-    return f"{name}({', '.join(named[:3])},\n    {', '.join(named[3:])})"
 
 
 def look_at(index: int, name: str, mistakes: tuple[Misconception, ...], idea: str) -> Look:

@@ -1,7 +1,6 @@
 """Behind lessons 3 and 3b: what is drawn of the learner's functions, the numbers of the prose."""
 
 import functools
-import importlib
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from course.lesson_data.l01_chunks import SOLILOQUY
 from nanogpt import Engine, EngineConfig, Policies, Request, encode, load_model
 from nanogpt.figures.drawing import points_of
 from nanogpt.policies import fusing
+from solutions.l03b_packing._blocks import partial
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,6 @@ def test_packed_is_never_slower_and_padding_costs_what_lesson_3b_says(notebooks:
 
 
 def test_a_merge_is_one_softmax_over_the_keys_of_all_blocks_even_where_a_head_sees_none():
-    partial = importlib.import_module("solutions.l03b_packing.merge_attention").partial
     merge = worked("l03.merge_attention")
     generator = torch.Generator().manual_seed(3)
     scores = torch.randn(3, 12, generator=generator, dtype=torch.float64) * 400  # (H, S)
