@@ -255,12 +255,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exact = load_model().double()  # in float64 rounding can flip no token
-    return (exact,)
-
-
-@app.cell(hide_code=True)
-def _():
     predict(
         "l03.harmless",
         "Suppose the mask does not hide the padding of the **past**: keys and values of zero are visible. "
@@ -293,9 +287,10 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(exact):
+def _():
+    exact = load_model().double()  # in float64 rounding can flip no token
     mo.md(exhibits.neighbour_table(exact))
-    return
+    return (exact,)
 
 
 @app.cell(hide_code=True)

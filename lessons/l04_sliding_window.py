@@ -525,12 +525,6 @@ def _(attempts, earlier, exact, run_under, stage, your_trace, yours):
 
 
 @app.cell(hide_code=True)
-def _(run_under, yours):
-    by_window = {W: run_under(sliding_window=W)(yours) for W in (8, 16, 24, 32, 48)}
-    return (by_window,)
-
-
-@app.cell(hide_code=True)
 def _():
     window = slider("Window W", (8, 16, 24, 32, 48), 24)
     window
@@ -538,9 +532,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(attempts, by_window, window, without_window):
+def _(attempts, run_under, window, without_window, yours):
     def _drawn(W):
-        traces = {"no window": without_window, f"a window of {W}": by_window[W]}
+        traces = {
+            "no window": without_window,
+            f"a window of {W}": run_under(sliding_window=W)(yours),
+        }
         mine = whose(any(each.started for each in attempts.values()))
         return Figure(
             stopped(traces.values())
