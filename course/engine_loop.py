@@ -30,7 +30,7 @@ POLICIES = {
         "l01.chunk_mask", "l03.prepare_inputs", "l03.full_mask", "l03.split_kv", "l03.pack",
         "l04.visible", "l04.rolling_buffer_index", "l04.evict",
     ),
-    "self.sampler.sample(": ("l03.assign_tokens", "l08.rejection_sample"),
+    "self.sampler.sample(": ("l08.rejection_sample",),
     "self.scheduler.update(": ("l04.kv_usage", "l08.roll_back_kv", "l07.free_table"),
 }  # fmt: skip
 """The policies that a line of the loop calls, as the ids of the exercises that build them."""

@@ -71,16 +71,16 @@ LESSONS = (
         stem="l03_interleaving",
         title="Interleaving",
         builds="Compute decodes and chunks in one forward per step, padded and masked so that no "
-        "token sees padding, and return each token to its request.",
-        minutes=60,
+        "token sees padding.",
+        minutes=50,
         builds_on=("1", "2"),
     ),
     Lesson(
         stem="l03b_packing",
         title="Packed batches",
-        builds="Run a step as one flat batch without padding, and predict from token counts which "
-        "layout of a step is faster.",
-        minutes=20,
+        builds="Run a step as one flat batch without padding, predict which layout of a step is "
+        "faster, and merge the attention over blocks of keys exactly.",
+        minutes=30,
         builds_on=("3",),
     ),
     Lesson(

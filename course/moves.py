@@ -1,4 +1,4 @@
-"""What became of the lessons, exercises and predictions of version 0.1.
+"""What became of the lessons, exercises and predictions of earlier versions.
 
 Knows names and text only: the launcher uses it before anything is installed.
 """
@@ -11,9 +11,11 @@ CHECK_AGAIN = "check_again"
 LESSONS = {"l07_fleet": "l09_fleet", "l09_blocks": "l07_blocks"}
 EXERCISES = {  # None: there is no such exercise any more
     "l02_scheduling.resume": "l02_scheduling.requeue",
-    "l02_scheduling.record": "l03_interleaving.assign_tokens",
+    "l02_scheduling.record": None,
+    "l03_interleaving.assign_tokens": None,
     "l03_interleaving.fused_rows": "l03_interleaving.prepare_inputs",
-    "l03_interleaving.sample_rows": "l03_interleaving.logits_indices",
+    "l03_interleaving.sample_rows": None,
+    "l03_interleaving.logits_indices": None,
     "l03_interleaving.new_mask": None,
     "l04_sliding_window.held": "l04_sliding_window.kv_usage",
     "l04_sliding_window.ring_slot": "l04_sliding_window.rolling_buffer_index",

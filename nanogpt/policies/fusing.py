@@ -87,20 +87,6 @@ def split_kv(
     ]
 
 
-def logits_indices(
-    num_scheduled_tokens: Sequence[int],
-    num_computed_tokens: Sequence[int],
-    num_tokens: Sequence[int],
-) -> list[int]:
-    """The rows whose last logits predict a token that is not known yet: decodes and last chunks.
-
-    >>> logits_indices([1, 8, 3], [21, 0, 5], [22, 30, 8])
-    [0, 2]
-    """
-    rows = zip(num_computed_tokens, num_scheduled_tokens, num_tokens, strict=True)
-    return [row for row, (done, new, known) in enumerate(rows) if done + new == known]
-
-
 def pack(
     context_lens: Sequence[int], num_scheduled_tokens: Sequence[int]
 ) -> tuple[list[int], list[int], Tensor]:

@@ -40,7 +40,6 @@ def test_a_check_names_the_misconception_of_each_exhibit_without_a_card():
         ("l01.chunk_mask", l01_chunks.unmasked_later, "all_true"),
         ("l02.choose_victim", l02_exhibits.oldest, "oldest"),
         ("l02.requeue", l02_exhibits.start_over, "restarts"),
-        ("l03.assign_tokens", l03_exhibits.along_the_active, "records_active"),
         ("l03.full_mask", l03_exhibits.padding_in_sight, "new_padding_visible"),
         ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
         ("l06.local_vote", races.flag_vote, "flag"),
