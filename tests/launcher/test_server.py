@@ -68,7 +68,7 @@ def test_only_a_page_of_the_same_host_and_port_may_open_a_websocket():
 def test_a_page_that_connects_again_is_told_everything_but_that_it_did():
     told = []
     texts = [
-        '{"op": "banner", "data": {"op":"banner","title":"%s","description":""}}' % title
+        '{"op": "banner", "data": {"op":"banner","title":"' + f'{title}","description":""}}}}'
         for title in ("Reconnected", "Two")
     ]
 
