@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
     from course.attempt import attempt
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt.policy_views import RequestView
+    from nanogpt.views.request_view import RequestView
 
 
 @app.cell(hide_code=True)

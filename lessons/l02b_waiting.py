@@ -10,7 +10,7 @@ with app.setup(hide_code=True):
     from course.figure import Figure
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt.policy_views import RequestView
+    from nanogpt.views.request_view import RequestView
 
 
 @app.cell(hide_code=True)

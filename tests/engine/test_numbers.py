@@ -16,8 +16,7 @@ from tiers import examples
 
 from nanogpt import Engine, EngineConfig, Policies, Request
 from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.config import EXECUTORS, ModelConfig
-from nanogpt.policy_views import TimedKey
+from nanogpt.config import EXECUTORS, ModelConfig, TimedKey
 
 NUMBERS = [
     math.inf, -math.inf, math.nan, 1e300, -1e300, -0.0, 5e-324, 3.0, 10**400, -(10**400), 10**5000,
