@@ -93,8 +93,6 @@ class KVStore:
         """Which keys, held and new, a query sees, (T, S + T) bool; None: the causal mask."""
         return None
 
-    # --- shared prefixes, of which this one finds none --------------------------------------------
-
     def match(self, request: Request) -> PrefixHit | None:
         """What a request need not compute. Changes nothing."""
         return None

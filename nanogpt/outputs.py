@@ -58,16 +58,17 @@ class Row(Struct, frozen=True):
         if drafted:
             ids = [*ids, *drafted]
             positions = [*positions, *range(len(token_ids), len(token_ids) + len(drafted))]
+        is_decode, sampling = request.status == "active", request.sampling(config)
         return cls(
-            request_id=request.id,
-            input_ids=ids,
-            positions=positions,
-            context_len=context_len,
-            is_decode=request.status == "active",
-            token_ids=token_ids,
-            drafted=drafted,
-            sampling=request.sampling(config),
-            samples=samples,
+            request.id,
+            ids,
+            positions,
+            context_len,
+            is_decode,
+            token_ids,
+            drafted,
+            sampling,
+            samples,
         )
 
     @property
