@@ -74,6 +74,22 @@ SAME_KEYS = {
     "l09.exhibit_c": "l07.exhibit_b",
 }
 
+MODULES = {
+    "nanogpt.policy_views": "nanogpt.views.request_view",
+    "nanogpt.slo.slo_view": "nanogpt.views.slo_view",
+    "nanogpt.server.server_views": "nanogpt.views.server_views",
+    "nanogpt.preemption.scheduler_state": "nanogpt.views.scheduler_state",
+    "nanogpt.fleet.fleet_views": "nanogpt.views.fleet_views",
+}
+"""Modules of the engine that lessons imported, and their names of today."""
+
+
+def with_todays_modules(text: str) -> str:
+    """The text with imports of modules under their names of today."""
+    for old, new in MODULES.items():
+        text = re.sub(rf"\b{re.escape(old)}\b", new, text)
+    return text
+
 
 def id_of(place: str) -> str:
     """The id of the exercise at a place such as "l02b_waiting.aged_key": "l02.aged_key"."""

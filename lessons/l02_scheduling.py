@@ -19,7 +19,7 @@ with app.setup(hide_code=True):
     from course.task import task
     from nanogpt import Engine, EngineConfig, Policies, load_model
     from nanogpt.policies import queueing
-    from nanogpt.policy_views import RequestView
+    from nanogpt.views.request_view import RequestView
     from widgets import HeapStepper, KVBudget, Timeline
 
 

@@ -13,7 +13,7 @@ with app.setup(hide_code=True):
     from course.prediction import after, hints, predict
     from course.task import task
     from nanogpt import Engine, EngineConfig, load_model
-    from nanogpt.policy_views import RequestView
+    from nanogpt.views.request_view import RequestView
     from widgets import Timeline
 
 

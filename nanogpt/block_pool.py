@@ -18,8 +18,8 @@ from typing import Any
 
 from nanogpt.policies import Policies
 from nanogpt.policies.blocks import num_lacking
-from nanogpt.policy_views import CachedBlock
 from nanogpt.validate import is_reference
+from nanogpt.views.request_view import CachedBlock
 
 _STATE = (
     "ref_counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now",

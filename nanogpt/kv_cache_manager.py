@@ -10,9 +10,9 @@ from nanogpt.config import EngineConfig
 from nanogpt.kv_store import KVStore
 from nanogpt.outputs import Row, Sampled, SchedulerOutput, Update
 from nanogpt.policies import Policies
-from nanogpt.policy_views import RequestView
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError, is_reference
+from nanogpt.views.request_view import RequestView
 
 
 class KVCacheManager:

@@ -14,7 +14,7 @@ from course.checks.requests import draw_request
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show
 from course.harness import Ask, Failure, Rows, returned_nothing
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 Ranked = list[tuple[Args, Any]]
 _LONGEST_ITEM = 60  # characters of what is not a number, in a sentence

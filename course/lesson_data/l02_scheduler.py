@@ -12,7 +12,7 @@ from course.lesson_data.texts import Arrivals
 from course.replay import replay
 from nanogpt import EngineConfig, Policies, Request, Trace, encode
 from nanogpt.policies import queueing
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 Rank = Callable[[str, RequestView], tuple[float, ...]]
 

@@ -20,7 +20,7 @@ from nanogpt import EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.figures.curves import line_chart
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

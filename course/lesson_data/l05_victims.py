@@ -14,8 +14,8 @@ from nanogpt.slo import policy
 from nanogpt.slo.load import POST_COST, Arrival
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_record import Run, Variant
-from nanogpt.slo.slo_view import SloView
 from nanogpt.slo.variants import BATCHED, CONTROL, FORK, starved
+from nanogpt.views.slo_view import SloView
 
 Outranks = Callable[[float, float, float], bool]
 

@@ -3,25 +3,31 @@
 A policy that is not the reference is called on copies of the engine's lists. An answer that would
 corrupt the engine is refused: unknown or repeated ids, other shapes or types, more K/V than there
 is, blocks that are not free. Everything else acts, however bad it is. A list stands for a tuple
-here, and 3.0 for 3. The scheduler validates plans, by `plan_problem`, and that rows fit the model.
+here, and 3.0 for 3. The scheduler validates plans, by `plan_problem`, and that rows fit the
+model, by `check_embeddings`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from nanogpt.config import ModelConfig
+from nanogpt.outputs import Row
 from nanogpt.policies.blocks import free_table, num_lacking
 from nanogpt.policies.queueing import ResumeState
-from nanogpt.validate import MOST_INT, PolicyError, refused, show
+from nanogpt.validate import MOST_INT, PolicyError, is_tensor, refused, show
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 Ints = Sequence[int]
 
 
 def items(value: Any) -> list[Any]:
     """The items of a list, a tuple or a 1-d tensor; [None] for anything else, which is no item."""
-    if isinstance(value, Tensor) and value.dim() == 1:
+    if is_tensor(value) and value.dim() == 1:
         return value.tolist()
     return [*value] if isinstance(value, list | tuple) else [None]  # pyright: ignore[reportUnknownVariableType]
 
@@ -47,13 +53,9 @@ def different(value: Any, known: Ints) -> list[int] | None:
 
 def tensor(what: str, value: Any, dtype: torch.dtype, *shape: int) -> Tensor:
     """A tensor as it must be. Raises: PolicyError."""
-    if isinstance(value, Tensor) and value.dtype == dtype and tuple(value.shape) == shape:
+    if is_tensor(value) and value.dtype == dtype and tuple(value.shape) == shape:
         return value
-    got = (
-        f"a {value.dtype} tensor of {tuple(value.shape)}"
-        if isinstance(value, Tensor)
-        else show(value)
-    )
+    got = f"a {value.dtype} tensor of {tuple(value.shape)}" if is_tensor(value) else show(value)
     raise PolicyError(f"{what} returned {got}; it must be a {dtype} tensor of {shape}")
 
 
@@ -80,6 +82,8 @@ def _inputs(answer: Any, token_ids: Ints, num_computed: int, num_tokens: int) ->
 
 
 def _mask(mask: Any, context_len: int, num_scheduled_tokens: int) -> Tensor:
+    import torch
+
     what = f"chunk_mask({context_len}, {num_scheduled_tokens})"
     seen = tensor(
         what, mask, torch.bool, num_scheduled_tokens, context_len + num_scheduled_tokens
@@ -165,6 +169,20 @@ def _resumed(answer: Any, view: Any) -> ResumeState:
     return ResumeState(known, num_computed, arrival, kept)
 
 
+def check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
+    """Raises: PolicyError for a row that the model has no embedding for."""
+    for row in rows:
+        pairs = (
+            ("token", row.input_ids, "vocabulary", config.vocab_size),
+            ("position", row.positions, "context", config.max_model_len),
+        )
+        for what, values, of, size in pairs:
+            outside = [value for value in values if not 0 <= value < size]
+            if outside:
+                who = f"request {row.request_id}: {what} {outside[-1]}"
+                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")
+
+
 # --- layouts and windows --------------------------------------------------------------------------
 
 
@@ -178,6 +196,8 @@ def _rows(answer: Any, token_ids: Any, num_computed: Ints, num_scheduled_tokens:
 
 
 def _full_mask(mask: Any, context_lens: Ints, num_scheduled_tokens: Ints) -> Tensor:
+    import torch
+
     longest = max(num_scheduled_tokens)
     shape = len(num_scheduled_tokens), longest, max(context_lens) + longest
     return tensor("full_mask", mask, torch.bool, *shape)
@@ -194,6 +214,8 @@ def _split(answer: Any, k: Tensor, context_lens: Ints, num_scheduled_tokens: Int
 
 
 def _packed(answer: Any, context_lens: Ints, num_scheduled_tokens: Ints) -> Any:
+    import torch
+
     cu_seqlens_q, cu_seqlens_k, mask = (*items(answer), None, None)[:3]
     total = sum(num_scheduled_tokens), sum(context_lens) + sum(num_scheduled_tokens)
     both = [wholes(cu_seqlens_q) or [], wholes(cu_seqlens_k) or []]
@@ -206,7 +228,7 @@ def _packed(answer: Any, context_lens: Ints, num_scheduled_tokens: Ints) -> Any:
 
 def _evicted(answer: Any, k: Tensor, v: Tensor, *_: int) -> tuple[Tensor, Tensor]:
     kept, other = (*items(answer), None)[:2]
-    length = kept.shape[1] if isinstance(kept, Tensor) and kept.dim() == 3 else -1
+    length = kept.shape[1] if is_tensor(kept) and kept.dim() == 3 else -1
     if not 0 <= length <= k.shape[1]:
         raise refused("evict", answer, f"(k, v) of at most {k.shape[1]} entries each")
     shape = k.shape[0], length, k.shape[2]

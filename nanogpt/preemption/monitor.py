@@ -18,7 +18,7 @@ from nanogpt.preemption.shared_state import SharedState
 from nanogpt.request import Request
 from nanogpt.slo.policy import MARGIN, by_urgency, done_in
 from nanogpt.slo.slo_policies import REFERENCE, SloPolicies
-from nanogpt.slo.slo_view import SloRequest
+from nanogpt.views.slo_view import SloRequest
 
 POLL_S = 0.005
 _STOP_S = 5.0

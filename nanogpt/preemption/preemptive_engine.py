@@ -47,9 +47,9 @@ from nanogpt.preemption.tensor_parallel import (
     tensor_parallel,
 )
 from nanogpt.request import Request, validate_request
-from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import StepRecord
 from nanogpt.validate import check_int
+from nanogpt.views.slo_view import SloRequest
 
 NO_SLO_US = 10**12
 """Eleven days: the SLO of a request without one."""

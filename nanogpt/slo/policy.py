@@ -8,7 +8,7 @@ Source: the SLO post, and FlowPrefill (arXiv 2602.16603) for the batching.
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
 Mode = Literal["conservative", "aggressive"]
 

@@ -24,7 +24,7 @@ from nanogpt.slo.policy import (
 )
 from nanogpt.slo.slo_policies import REFERENCE, SloPolicies, validated_slo_policies
 from nanogpt.slo.slo_record import Decision, Ending, PassRecord, Result, Run, Variant
-from nanogpt.slo.slo_view import SloRequest, SloView
+from nanogpt.views.slo_view import SloRequest, SloView
 
 TOKEN_BUDGET = 9000
 """The most tokens of a pass with batching "budget"; a longer prompt runs by itself."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import nanogpt.slo.policy as policy
 from nanogpt.slo.policy import Mode
-from nanogpt.slo.slo_view import SloRequest, SloView
 from nanogpt.validate import refused, validated
+from nanogpt.views.slo_view import SloRequest, SloView
 
 Slack = Callable[[int, int, int, int, float, float], int]
 """(now, deadline, total, done, a, c) -> microseconds."""

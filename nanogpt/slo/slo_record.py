@@ -8,7 +8,7 @@ from typing import Literal
 
 from nanogpt.slo.load import Arrival, PrefillCost
 from nanogpt.slo.policy import Mode
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
 Order = Literal["fcfs", "s-edf"]
 Batching = Literal["budget", "slo"]

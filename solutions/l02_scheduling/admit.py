@@ -7,7 +7,7 @@ from course.checks.comparing import Args, Comparison
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------
 

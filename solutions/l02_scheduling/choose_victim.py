@@ -10,7 +10,7 @@ from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
 from solutions.l02_scheduling._serving import (
     TWO_EQUAL,

@@ -11,7 +11,7 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import any_requests, last_admitted
 
 # --- right answers ------------------------------------------------------------------------------

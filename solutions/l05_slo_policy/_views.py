@@ -5,7 +5,7 @@ from typing import Any
 
 from course.checks.comparing import Args
 from nanogpt.slo import policy
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
 A, C = 100.0, 10_000.0  # 0.1 ms per token and 10 ms per pass, in microseconds
 

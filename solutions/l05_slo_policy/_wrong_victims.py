@@ -8,7 +8,7 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.slo.policy import by_urgency
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
 SelectVictim: TypeAlias = Callable[[SloView, list[SloView], float, str], int | None]
 Beats: TypeAlias = Callable[[SloView, SloView, float], bool]

@@ -10,8 +10,8 @@ from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_policies import SloPolicies
-from nanogpt.slo.slo_view import SloView
 from nanogpt.slo.variants import BATCHED, ROUND_COST, starved
+from nanogpt.views.slo_view import SloView
 from solutions.l05_slo_policy._views import any_moments, seen
 from solutions.l05_slo_policy._wrong_victims import MISCONCEPTIONS
 

@@ -8,7 +8,7 @@ from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.task import Task
 from nanogpt.slo.slo_policies import REFERENCE
-from nanogpt.slo.slo_view import SloRequest, SloView
+from nanogpt.views.slo_view import SloRequest, SloView
 from solutions.l05_slo_policy._views import seen
 from solutions.l05b_repair_ladder._batches import MISCONCEPTIONS
 

@@ -16,8 +16,7 @@ from tiers import examples
 
 from nanogpt import Engine, EngineConfig, Policies, Request
 from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.config import EXECUTORS, ModelConfig
-from nanogpt.policy_views import TimedKey
+from nanogpt.config import EXECUTORS, ModelConfig, TimedKey
 from nanogpt.slo import variants
 from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
 from nanogpt.slo.prefill_simulation import simulate

@@ -26,9 +26,9 @@ from nanogpt import (
 )
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions
-from nanogpt.policy_views import RequestView
 from nanogpt.posts.post_engine import PostEngine, step_log
 from nanogpt.trace import Trace
+from nanogpt.views.request_view import RequestView
 
 # ---------------------------------------------------------------- run functions
 

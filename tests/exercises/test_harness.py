@@ -19,7 +19,7 @@ from course.format_values import brief, expected_and_got, show, show_call
 from course.harness import Failure, run_checks
 from course.report import Report
 from course.same_values import like, same
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 process = pytest.mark.process
 

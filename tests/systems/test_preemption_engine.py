@@ -18,8 +18,8 @@ from nanogpt.preemption import preemptive_engine
 from nanogpt.preemption.monitor import Snapshot, Target, now_us, slo_gate
 from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.shared_state import let_go, wait_until_held
-from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import plain
+from nanogpt.views.slo_view import SloRequest
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8

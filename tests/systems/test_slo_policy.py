@@ -19,8 +19,8 @@ from nanogpt.slo.policy import (
 )
 from nanogpt.slo.predictor import fit_polynomial, fit_ttft, read_sweep
 from nanogpt.slo.slo_policies import SloPolicies, validated_slo_policies
-from nanogpt.slo.slo_view import SloRequest, SloView
 from nanogpt.validate import PolicyError
+from nanogpt.views.slo_view import SloRequest, SloView
 
 A, C = 100.0, 10_000.0  # 0.1 ms per token, 10 ms per pass
 POST = (173.046, 34_133.0)

@@ -16,13 +16,13 @@ import pytest
 from launching import running
 from preempting import CONFIG, assert_gone, nothing_left, prompt, tiny_model
 
-from nanogpt.config import EngineConfig
+from nanogpt.config import EngineConfig, TimedKey
 from nanogpt.fleet import decisions
-from nanogpt.fleet.fleet_views import WorkerView
-from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
+from nanogpt.views.fleet_views import WorkerView
+from nanogpt.views.request_view import RequestView
 from nanogpt.workers.router_state import Result, RoundRobin
 from nanogpt.workers.worker_fleet import Fleet, WorkersFailed
 
