@@ -60,8 +60,7 @@ def _moodle(where: tuple[str, ...], place: str) -> Owned | None:
     found = _MOODLE.fullmatch(where[0])
     if found is None:
         return None
-    flat = found[3] or where[0]
-    return Owned(found[1], where[1:] if where[1:] else (flat,), found[2])
+    return Owned(found[1], where[1:] or (found[3] or where[0],), found[2])
 
 
 def _canvas(where: tuple[str, ...], place: str) -> Owned | None:
@@ -70,8 +69,9 @@ def _canvas(where: tuple[str, ...], place: str) -> Owned | None:
 
 
 def _nbgrader(where: tuple[str, ...], place: str) -> Owned | None:
-    lesson = lesson_named(where[1]) if len(where) > 2 else ""
-    return Owned(where[0], where[2:], lesson=lesson) if lesson else None
+    student, folders, path = where[0], where[1:2], where[2:]
+    lesson = lesson_named(folders[0]) if path else ""
+    return Owned(student, path, lesson=lesson) if lesson else None
 
 
 def _github(where: tuple[str, ...], place: str) -> Owned | None:
