@@ -50,7 +50,7 @@ CHANGED = {
     "l02.choose_victim": ("num_known", "num_tokens"),
     "l02.requeue": ("num_known", "num_tokens"),
     "l02.aged_key": ("num_known", "num_tokens"),
-    "l05.select_victim": ("", "edf_score"),
+    "l05.select_victim": ("mode", ""),
     "l05.slo_batch": ("urgency", "edf_score"),
     "l06.rollback_step": ("", "SchedulerState"),
     "l06.resume_or_abort": ("sleep", "stay_suspended"),

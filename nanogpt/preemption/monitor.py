@@ -222,7 +222,7 @@ def slo_gate(
         running = [
             policy.view(progress(runner, elapsed_us, a), now, a, c) for runner in snapshot.running
         ]
-        victim = policy.select_victim(waiting[0], running, MARGIN, "conservative")
+        victim = policy.select_victim(waiting[0], running, MARGIN)
         return None if victim is None else Target(snapshot.step, waiting[0].id)
 
     return gate

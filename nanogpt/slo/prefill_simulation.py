@@ -287,7 +287,7 @@ class _Simulation:
         if self.variant.counts_progress:
             work = dataclasses.replace(running, executed_us=executed_us)
         runners = by_urgency(self.view(each, now_us, work) for each in running.ids)
-        victim = self.policies.select_victim(candidate, runners, MARGIN, self.variant.mode)
+        victim = self.policies.select_victim(candidate, runners, MARGIN)
         if victim is None:
             return None
         layer, until_us = running.next_vote(executed_us)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanogpt.slo.load import Arrival, PrefillCost
-from nanogpt.slo.policy import Mode
 from nanogpt.views.slo_view import SloView
 
 Order = Literal["fcfs", "s-edf"]
@@ -33,7 +32,6 @@ class Variant:
     counts_progress: bool = False
     batching: Batching = "budget"
     preemption: Preemption = "abort"
-    mode: Mode = "conservative"
     rule_1: bool = True
 
 

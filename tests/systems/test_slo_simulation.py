@@ -215,7 +215,7 @@ def check_computing(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", [*variants.LADDER, *variants.WITHOUT_A_RULE], ids=lambda v: v.name
+    "variant", [*variants.LADDER, variants.BATCHED_WITHOUT_RULE_1], ids=lambda v: v.name
 )
 @tiers.examples(0.25)
 @given(loads())
@@ -263,10 +263,6 @@ def test_the_disaster_is_wasted_work():
     assert run_trial(variants.SEEN, 4, 0, 30).wasted_percent > 60
     assert run_trial(variants.BATCHED, 4, 0, 30).wasted_percent < 20
     assert run_trial(variants.SUSPENDED, 4, 0, 30).wasted_percent == 0
-    (decision,) = simulate(
-        dragged_along(), variants.BATCHED_AGGRESSIVE, variants.ROUND_COST
-    ).decisions
-    assert (decision.victim, decision.others) == (1, (0,)), "an urgent request is dragged along"
     assert simulate(dragged_along(), variants.BATCHED, variants.ROUND_COST).decisions == ()
 
 
@@ -317,18 +313,18 @@ def slo(*arguments: str) -> tuple[Any, str, str]:
 def test_the_command_writes_the_same_table_every_time():
     status, out, err = slo(*QUICK)
     assert (status, slo(*QUICK)[1]) == (0, out)
-    assert "Modelled: Llama-3.3-70B" in out and "20 of 20 runs" in err
-    for variant in (*variants.LADDER, *variants.WITHOUT_A_RULE):
+    assert "Modelled: Llama-3.3-70B" in out and "18 of 18 runs" in err
+    for variant in (*variants.LADDER, variants.BATCHED_WITHOUT_RULE_1):
         assert out.count(variant.title) == 4
     last = out.splitlines()[-1]
-    assert "of 9 differences of urgent attainment the interval is wider" in last
+    assert "of 8 differences of urgent attainment the interval is wider" in last
     assert "2 seeds do not show whether there is one. More do (--trials)." in last
 
 
 def test_the_command_writes_json_and_its_help_says_the_limits():
     status, out, _ = slo(*QUICK, "--json")
     record = json.loads(out)
-    assert (status, record["runs"], record["seeds"]) == (0, [20, 20], [0, 1])
+    assert (status, record["runs"], record["seeds"]) == (0, [18, 18], [0, 1])
     assert record["modelled"]
     assert [cell["variant"] for cell in record["cells"]][:2] == ["control", "order"]
     assert record["cells"][0]["urgent_gain"] == {"mean": 0, "half_width": 0}
