@@ -275,7 +275,7 @@ def _hashes(answer: Any, tokens: Ints, size: int, salt: str) -> list[str]:
 def _matched(answer: Any, hashes: Any, cached: Mapping[str, int], known: int, size: int) -> Any:
     blocks, found = (*items(answer), None)[:2]
     blocks, found = different(blocks, [*cached.values()]), as_natural(found)
-    if blocks is None or found != len(blocks) * size or found >= known:
+    if blocks is None or found is None or found != len(blocks) * size or found >= known:
         wanted = f"(different cached blocks, their tokens: {size} each, fewer than {known} in all)"
         raise refused("longest_match", answer, wanted)
     return blocks, found
