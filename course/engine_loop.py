@@ -22,7 +22,7 @@ _CSS = themed("sng-loop") + stylesheet("loop")
 POLICIES = {
     "self.select_victims(": ("l02.choose_victim", "l02.requeue"),
     "self.select_admissible(": ("l02.sort_key", "l02.admit"),
-    "self._prefix_hits(": ("l07.block_hashes", "l07.longest_match"),
+    "self.kv.cache.match(": ("l07.block_hashes", "l07.longest_match"),
     "self._plan(": ("l01.plan_step",),
     "self._rows(": ("l01.chunk_inputs",),
     "self.cache.transaction(": ("l07.allocate", "l07.evict_order"),

@@ -131,7 +131,7 @@ def _():
     2. **Admit.** `select_admissible` chooses the waiting requests that may start, in the order of the
        queue. You write `sort_key` and `admit`.
     3. **Plan.** `_plan` decides how many tokens each request computes, with your `plan_step` of
-       lesson 1. (`_prefix_hits` belongs to lesson 7.)
+       lesson 1. (The prefix hits belong to lesson 7.)
     """)
     return
 
