@@ -220,18 +220,17 @@ def _back_in_the_engine(
             f"{waits} again, request {candidate} is next.",
         )  # fmt: skip
     bottom = RANKS + len(record["checks"]) - 1
-    who, where = f"Request {candidate}", f"at layer {record['layer']}"
-    for name, stage, since, words, then, reach in (
-        ("readmitted_us", "re-admission", "arrived_us", f"{who} is admitted", "it arrived: the "
-         "cycle is closed", bottom),
-        ("first_token_us", "first token", "arrived_us", f"{who} has its first token", "it arrived",
-         None),
-        ("resumed_us", "resume", "replied_us", f"The pass that slept goes on {where}", "its ranks "
-         "left", bottom),
+    who, slept = f"Request {candidate}", f"The pass that slept goes on at layer {record['layer']}"
+    for name, stage, since, words, reach in (
+        ("readmitted_us", "re-admission", "arrived_us",
+         f"{who} is admitted, {{}} after it arrived: the cycle is closed.", bottom),
+        ("first_token_us", "first token", "arrived_us",
+         f"{who} has its first token, {{}} after it arrived.", None),
+        ("resumed_us", "resume", "replied_us", f"{slept}, {{}} after its ranks left.", bottom),
     ):  # fmt: skip
         if name in times:
             late = _ms(times[name] - times[since])
-            yield _event(stage, [(ENGINE, times[name])], f"{words}, {late} after {then}.", reach)
+            yield _event(stage, [(ENGINE, times[name])], words.format(late), reach)
 
 
 def _names(ids: list[int]) -> str:

@@ -21,6 +21,7 @@ _OURS = (
     "course/__init__.py",
     "course/calling/*.py",
     "course/files.py",
+    "course/moves.py",
     "course/same_values.py",
     "course/source/*.py",
     "nanogpt/__init__.py*",

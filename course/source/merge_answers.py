@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from course.moves import with_todays_modules
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_notebook
 from course.source.luggage import Luggage
@@ -44,8 +43,8 @@ def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carrie
     `passed` maps function names to saved sources of passed answers: they stand in for functions
     that `old` no longer holds in readable form (a cell left with a syntax error, say).
     """
-    mine, fresh = read_notebook(with_todays_modules(old)), read_notebook(new)
-    saved = {n: read_notebook(with_todays_modules(text)) for n, text in (passed or {}).items()}
+    mine, fresh = read_notebook(old), read_notebook(new)
+    saved = {name: read_notebook(source) for name, source in (passed or {}).items()}
     stubs = {min(s.binds): s for s in fresh.statements if s.is_stub and s.place == "top"}
     luggage = Luggage(fresh)
     chosen: dict[str, Notebook] = {}
