@@ -24,6 +24,7 @@ TEXT_LINES = """(all) => all.filter(
 
 @in_lesson("l00_kv_cache")
 def test_a_lesson_s_tasks_stand_over_framed_cells_its_lines_are_short_and_a_reload_keeps_it(lesson):
+    lesson.show_all_answers()
     page = lesson.page
     for name in ("next_inputs", "finish_steps"):
         card = page.locator(f"[data-task='l00.{name}']")
@@ -77,6 +78,7 @@ FADES = "(element) => getComputedStyle(element).maskImage"
 
 @in_lesson("l02b_waiting")
 def test_on_a_phone_a_wide_table_fades_where_it_goes_on_and_the_hourglass_hides_nothing(lesson):
+    lesson.show_all_answers()
     table = lesson.page.locator(".output table", has_text="inversion")
     lesson.page.set_viewport_size({"width": 390, "height": 900})
     wait_for(lambda: "linear-gradient" in table.evaluate(FADES))
