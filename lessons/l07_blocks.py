@@ -20,7 +20,7 @@ with app.setup(hide_code=True):
     from course.saved_answers import load_policies
     from course.task import task
     from nanogpt import Engine, load_model
-    from nanogpt.policy_views import CachedBlock
+    from nanogpt.views.request_view import CachedBlock
     from widgets import BlockPool, PrefixTree, bar, whose
 
 

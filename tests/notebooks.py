@@ -39,7 +39,6 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
-    "l05_slo_policy": [("outranks_by_margin", "select_victim", "margin_on_negative_scores")],
     "l07_blocks": [],
     "l08_speculation": [
         ("keep_all_kv", "roll_back_kv", "keeps_rejected"),
@@ -51,11 +50,6 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
     ],
     "l11_milliseconds": [],
 }
-
-
-def outranks(candidate, incumbent, margin):
-    """Exhibit A of lesson 5, repaired: the signs go first."""
-    return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 
 
 def without_evicted(cached, evicted):
@@ -87,7 +81,6 @@ def wait_for_the_gpu(launch, synchronize, clock_us):
 
 
 WITHOUT_EXERCISE = {
-    "l05_slo_policy": {"outranks_by_margin": outranks},
     "l07_blocks": {
         "cached_after_eviction": without_evicted,
         "free_whole_table": free_table,
