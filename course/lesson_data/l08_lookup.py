@@ -11,7 +11,7 @@ from course.registry import exercise
 from nanogpt import GPT, Engine, Policies, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
 from nanogpt.kv_cache_manager import KVCacheManager
-from nanogpt.speculative.drafting import ModelDrafter, Proposal
+from nanogpt.speculative.drafting import Drafter, Proposal
 
 Rule = Callable[..., Any]
 MAX_N, NEW, CROWD = 5, 64, 128
@@ -22,7 +22,7 @@ LINES = {
 }
 
 
-class NgramDrafter(ModelDrafter):
+class NgramDrafter(Drafter):
     """Proposes what `rule` finds in a request's own text. Greedy requests only."""
 
     def __init__(self, rule: Rule, min_n: int, vocab_size: int) -> None:
