@@ -31,7 +31,7 @@ POLICIES = {
         "l04.visible", "l04.rolling_buffer_index", "l04.evict",
     ),
     "self.sampler.sample(": ("l08.rejection_sample",),
-    "self.scheduler.update(": ("l04.kv_usage", "l08.roll_back_kv", "l07.free_table"),
+    "self.scheduler.update(": ("l04.kv_usage", "l08.roll_back_kv"),
 }  # fmt: skip
 """The policies that a line of the loop calls, as the ids of the exercises that build them."""
 _AROUND = 5  # lines shown before and after the lit one

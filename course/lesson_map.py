@@ -126,17 +126,17 @@ LESSONS = (
     Lesson(
         stem="l07_blocks",
         title="Blocks and shared prefixes",
-        builds="Keep K/V in blocks, find the K/V of a shared prefix by its hashes, and free and "
-        "evict blocks without changing any text.",
-        minutes=55,
+        builds="Keep K/V in blocks, find the K/V of a shared prefix by its hashes, and allocate "
+        "and evict blocks without changing any text.",
+        minutes=50,
         builds_on=("0", "2"),
     ),
     Lesson(
         stem="l08_speculation",
         title="Speculative decoding",
         builds="Verify draft tokens by rejection sampling without changing the distribution of the "
-        "text, compute the speed-up, roll back the KV cache, and find the loads where it loses.",
-        minutes=50,
+        "text, compute the speed-up, roll back the KV cache, and draft from the text itself.",
+        minutes=60,
         builds_on=("0",),
     ),
     Lesson(
@@ -158,9 +158,9 @@ LESSONS = (
     Lesson(
         stem="l11_milliseconds",
         title="Where the milliseconds go",
-        builds="Find out how much of a step is arithmetic, compute its roofline, pad batches to "
-        "captured CUDA graphs, and hide scheduling behind execution.",
-        minutes=40,
+        builds="Find out where a step's time goes, compute its roofline, hide scheduling behind "
+        "execution, and store K/V in 8 bits.",
+        minutes=45,
         builds_on=("0", "3b"),
     ),
 )

@@ -33,7 +33,9 @@ EXERCISES = {  # None: there is no such exercise any more
     "l07_fleet.my_policy": "l09_fleet.my_policy",
     "l08_speculation.accept": "l08_speculation.rejection_sample",
     "l09_blocks.allocate": "l07_blocks.allocate",
-    "l09_blocks.release": "l07_blocks.free_table",
+    "l09_blocks.release": None,
+    "l07_blocks.free_table": None,
+    "l11_milliseconds.captured_size": None,
     "l09_blocks.block_hashes": "l07_blocks.block_hashes",
     "l09_blocks.longest_match": "l07_blocks.longest_match",
     "l09_blocks.writable": None,
@@ -70,12 +72,12 @@ PREDICTIONS = {
 SAME_KEYS = {
     "l07.exhibit_a": "l09.exhibit_a",
     "l07.exhibit_b": None,
-    "l09.exhibit_a": "l07.exhibit_a",
+    "l09.exhibit_a": None,
     "l09.exhibit_c": "l07.exhibit_b",
 }
 
 MODULES = {
-    "nanogpt.policy_views": "nanogpt.views.request_view",
+    "nanogpt.views.request_view": "nanogpt.views.request_view",
     "nanogpt.slo.slo_view": "nanogpt.views.slo_view",
     "nanogpt.server.server_views": "nanogpt.views.server_views",
     "nanogpt.preemption.scheduler_state": "nanogpt.views.scheduler_state",

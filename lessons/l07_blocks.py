@@ -4,13 +4,24 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="7 · Blocks and shared prefixes")
 
 with app.setup(hide_code=True):
+    import hashlib  # for exercise 7.2
+
     import marimo as mo
+    import torch
 
     from course.attempt import attempt, exhibit, piece
+    from course.engine_loop import engine_loop
     from course.figure import Figure
+    from course.lesson_data import l07_exhibits as exhibits
+    from course.lesson_data import l07_measured as measured
+    from course.lesson_data import l07_pool as pool
     from course.prediction import after, hints, predict
+    from course.replay import replays
+    from course.saved_answers import load_policies
     from course.task import task
+    from nanogpt import Engine, load_model
     from nanogpt.views.request_view import CachedBlock
+    from widgets import BlockPool, PrefixTree, bar, whose
 
 
 @app.cell(hide_code=True)
@@ -18,7 +29,7 @@ def _():
     mo.md(r"""
     # 7 · Blocks and shared prefixes
 
-    *55 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write five
+    *50 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write four
     short functions.*
 
     Afterwards you can
@@ -39,39 +50,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from dataclasses import replace
-
-    import torch
-
-    from course.engine_loop import engine_loop
-    from course.lesson_data import l07_exhibits as exhibits
-    from course.lesson_data import l07_measured as measured
-    from course.lesson_data import l07_pool as pool
-    from course.replay import replays
-    from course.saved_answers import load_policies
-    from nanogpt import Engine, load_model
-    from widgets import BlockPool, PrefixTree, bar, whose
-
-    return (
-        BlockPool,
-        Engine,
-        PrefixTree,
-        bar,
-        engine_loop,
-        exhibits,
-        load_model,
-        load_policies,
-        measured,
-        pool,
-        replace,
-        replays,
-        torch,
-        whose,
-    )
-
-
-@app.cell(hide_code=True)
-def _():
     predict(
         "l07.reserved",
         "24 short chats each get a slot of 512 tokens, and each is about 60 tokens long when it "
@@ -86,7 +64,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(bar):
+def _():
     after(
         "l07.reserved",
         mo.md(rf"""
@@ -131,17 +109,14 @@ def _():
 
 
 @app.cell
-def _(Engine, load_model, load_policies, pool, replays, torch):
+def _():
     exact = load_model(dtype=torch.float64)
-    earlier = load_policies("l07_blocks")  # your passed answers from earlier lessons
-    # Functions that are not the reference's run in a process of their own.
-    run_with = replays(lambda policies: Engine(exact, pool.SETTINGS, policies), pool.six_requests, 300)
-    reference_trace = run_with.reference
-    return earlier, exact, reference_trace, run_with
+    reference_trace = Engine(exact, pool.SETTINGS).run(pool.six_requests())
+    return exact, reference_trace
 
 
 @app.cell(hide_code=True)
-def _(BlockPool, reference_trace):
+def _(reference_trace):
     BlockPool(
         reference_trace.to_json(),
         title="Six requests on nineteen blocks",
@@ -154,8 +129,10 @@ def _(BlockPool, reference_trace):
 def _():
     mo.md(r"""
     Blocks also make memory easy to give back. In lesson 4 a slice of a tensor freed nothing, because
-    a view keeps its whole buffer alive. A block belongs only to the tables that name it. When no
-    table names it any more, the pool can give it to another request, and nothing has to be copied.
+    a view keeps its whole buffer alive. A block belongs only to the tables that refer to it. Each
+    block has a **reference count**, the number of these tables. When a request finishes or is preempted,
+    the count of each block in its table goes down by one. At zero, the pool can give the block to another
+    request, and nothing has to be copied.
 
     A free block is not wiped. It keeps its K/V, and later requests can find it until the pool needs
     the block for something else. Request 3 starts four steps after request 0 has finished, and finds
@@ -171,15 +148,15 @@ def _():
     ### Where the engine's loop does this
 
     `self.cache.transaction(scheduled)` takes blocks for the tokens of a step, evicts cached blocks
-    when no empty ones are left, and undoes both if the step fails. It asks two of the functions that
-    you write in this lesson, `allocate` and `evict_order`. The scheduler asks `block_hashes` and
-    `longest_match` before it admits a request, and `free_table` when a request gives up its K/V.
+    when no empty ones are left, and undoes both if the step fails. It calls two of the functions that
+    you write in this lesson, `allocate` and `evict_order`. The scheduler calls the other two,
+    `block_hashes` and `longest_match`, before it admits a request.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.cache.transaction(")
     return
 
@@ -193,7 +170,7 @@ def _():
     it, and on nothing after it. So two prompts that begin alike have the same K/V up to the first
     token that differs. Such prefixes are common: a system prompt, the examples in front of a
     question, a conversation that comes back with one more message. The engine computes their K/V
-    once, and both tables name the blocks.
+    once, and both tables refer to the blocks.
 
     Only full blocks are shared. A request's last block is usually not full, and the request still
     writes into it.
@@ -249,8 +226,8 @@ def _():
         "The first new token is sampled from the logits of the last prompt token, and logits are not "
         "cached. So at least one token has to be computed. Its K/V would be written into the last "
         "block, which other requests may be reading. Engines that share only whole blocks, such as "
-        "vLLM and this one, therefore leave the last block out of the *hit*, the cached blocks that "
-        "they use, and compute its **16** tokens again. Of a prompt of 161 tokens they would compute 1.",
+        "vLLM and this one, drop the last cached block and recompute its **16** tokens. Of a prompt of "
+        "161 tokens they would compute 1. The blocks that a request does use are its *hit*.",
     )
     return
 
@@ -258,9 +235,9 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Allocating and freeing blocks
+    ## Allocating blocks
 
-    Your five functions make five decisions, and each takes a few lines.
+    Your four functions make four decisions, and each takes a few lines.
 
     The first is which blocks to take when a request's tokens no longer fit into the blocks of its table.
     The engine gives you the free blocks, the best ones first. Empty blocks come before cached ones,
@@ -297,46 +274,11 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The second is which blocks become free when a request finishes or is preempted, and its table is
-    freed. Its blocks may be in other tables too. So each block has a **reference count**: the number of
-    tables that name it.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l07.free_table")
-    return
-
-
-@app.function
-def free_table(ref_counts: list[int], table: list[int]) -> list[int]:
-    """Return the blocks of `table` that are free once the table is gone."""
-    raise NotImplementedError("Exercise 7.2: which blocks become free?")
-
-
-@app.cell(hide_code=True)
-def _():
-    free_table_attempt = attempt("l07.free_table", lambda: free_table)
-    free_table_attempt
-    return (free_table_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l07.free_table")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Hashing blocks
 
-    The third decision is how to find a cached block. A request has tokens, and comparing them with
+    The second decision is how to find a cached block. A request has tokens, and comparing them with
     each cached block would take longer with every block that is cached. So each full block gets a **hash**,
-    and a dictionary maps the hash to the block.
+    and a dictionary maps the hash to the block. The page has imported `hashlib` for you.
 
     What has to go into the hash? One block can stand in for another only if both hold the same K/V. In
     the run above, request 2 has a block *␣my love*, with the space in front, after *ROMEO: O, she is*,
@@ -358,7 +300,7 @@ def _():
 @app.function
 def block_hashes(tokens: list[int], size: int, salt: str) -> list[str]:
     """Return one hash for each full block of `tokens`."""
-    raise NotImplementedError("Exercise 7.3: what goes into the hash of a block?")
+    raise NotImplementedError("Exercise 7.2: what goes into the hash of a block?")
 
 
 @app.cell(hide_code=True)
@@ -384,7 +326,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(PrefixTree, reference_trace):
+def _(reference_trace):
     after(
         "l07.whole",
         PrefixTree(
@@ -401,7 +343,7 @@ def _():
     mo.md(r"""
     ## Finding the longest cached prefix
 
-    The fourth decision is which tokens of a request need not be computed when it starts. The engine has
+    The third decision is which tokens of a request need not be computed when it starts. The engine has
     the hashes of the request's full blocks.
     """)
     return
@@ -418,7 +360,7 @@ def longest_match(
     hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
 ) -> tuple[list[int], int]:
     """Return `(blocks, num_cached)`: the blocks that the table begins with, and their tokens."""
-    raise NotImplementedError("Exercise 7.4: how much of the prompt is cached?")
+    raise NotImplementedError("Exercise 7.3: how much of the prompt is cached?")
 
 
 @app.cell(hide_code=True)
@@ -455,7 +397,7 @@ def _():
 @app.function
 def evict_order(blocks: list[CachedBlock]) -> list[int]:
     """Return the ids of the blocks that may be evicted, the first to go first."""
-    raise NotImplementedError("Exercise 7.5: which block is evicted first?")
+    raise NotImplementedError("Exercise 7.4: which block is evicted first?")
 
 
 @app.cell(hide_code=True)
@@ -486,33 +428,28 @@ def _():
 
 @app.cell
 def _(
-    BlockPool,
     allocate_attempt,
     block_hashes_attempt,
-    earlier,
     evict_order_attempt,
-    free_table_attempt,
+    exact,
     longest_match_attempt,
-    pool,
-    reference_trace,
-    replace,
-    run_with,
 ):
     attempts = {
         "allocate": allocate_attempt,
-        "free_table": free_table_attempt,
         "block_hashes": block_hashes_attempt,
         "longest_match": longest_match_attempt,
         "evict_order": evict_order_attempt,
     }
-    yours = replace(
-        earlier.policies,
-        **{
-            name: each.or_reference(getattr(earlier.policies, name)) for name, each in attempts.items()
-        },
-    )
-    your_trace = run_with(yours)
+    earlier = load_policies("l07_blocks")  # your passed answers from earlier lessons
+    yours = pool.with_attempts(earlier.policies, attempts)
+    run_with = replays(lambda policies: Engine(exact, pool.SETTINGS, policies), pool.six_requests, 300)
+    your_trace = run_with(yours)  # Engine(exact, pool.SETTINGS, yours).run(...), in a child process
     started = any(each.started for each in attempts.values())
+    return attempts, earlier, started, your_trace, yours
+
+
+@app.cell(hide_code=True)
+def _(reference_trace, started, your_trace):
     BlockPool(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -520,11 +457,11 @@ def _(
         title="The pool while your functions run",
         question="Which blocks does each request take, and which does it find?",
     ) if your_trace.steps else mo.md(pool.nothing_ran(your_trace))
-    return attempts, started, your_trace, yours
+    return
 
 
 @app.cell(hide_code=True)
-def _(attempts, earlier, exact, pool, reference_trace, your_trace):
+def _(attempts, earlier, exact, reference_trace, your_trace):
     mo.md(pool.run_report(attempts, earlier, exact, your_trace, reference_trace))
     return
 
@@ -534,55 +471,66 @@ def _():
     mo.md(r"""
     ## Break it
 
-    The three functions below each have a defect. Each one produces wrong text, and none crashes. Your
-    engine would refuse some of their results; the exhibits run on an engine that accepts them. Read the
-    symptom, decide what is wrong, then **repair the function in its cell**: the cells below it run
-    again.
+    The pool does the rest of the work itself: it counts references, keeps the dictionary of hashes, and
+    registers the blocks of a step. The three functions below each get one of these wrong. Each one
+    produces wrong text, and none crashes. Read the symptom, decide what is wrong, then **repair the
+    function in its cell**: the cells below it run again.
 
-    ### Exhibit A: the start of one prompt, the middle of another
+    ### Exhibit A: a prompt that comes back later
 
-    Three prompts have two full blocks each and a few more tokens. One starts with a king's name, one
-    with a duke's. The third starts with the duke's name and goes on like the king's prompt.
+    The pool has six blocks here. A prompt with a king's name is served. Then a long prompt takes all six
+    blocks, and after it the king's prompt comes again. `cached` maps hashes to blocks. The pool has just
+    given the cached block `evicted` to another request.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def hash_own_tokens(tokens, size, salt):
-    """Return one hash for each full block."""
-    ends = range(size, len(tokens) + 1, size)
-    return [f"{salt} {tokens[end - size : end]}" for end in ends]
+def cached_after_eviction(cached, evicted):
+    """Return the dictionary of cached blocks after the block `evicted` went to another request."""
+    return cached
 
 
 @app.cell(hide_code=True)
-def _(exact, exhibits):
-    mo.md(exhibits.run_without_parents(exact, piece(lambda: hash_own_tokens))[0])
-    return
+def _(exact):
+    _symptoms, is_exhibit_a_right = exhibits.run_after_evictions(
+        exact, piece(lambda: cached_after_eviction)
+    )
+    mo.md(_symptoms)
+    return (is_exhibit_a_right,)
 
 
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l07.exhibit_a",
-        "The third request finds 32 tokens, and its text is wrong. **What is broken?**",
+        "l07.stale",
+        "The same prompt gets two different texts. **What is broken?**",
         (
-            "It finds one block too few",
-            "It finds a block that was computed after a different prefix",
-            "The blocks were not full yet",
-            "Two different blocks have the same number",
+            "Two different prompts have the same hash",
+            "The dictionary still leads to a block that holds other K/V by now",
+            "A block was evicted while a request used it",
+            "The last prompt finds one block too many",
         ),
         1,
-        "The tokens of its second block are in the king's prompt too, but after the king's first block, "
-        "and there they attended to the king's name. The hash has to include the parent's hash, and "
-        "through it all tokens before. (Finding one block too few would cost time and change no text.)",
+        "The long prompt overwrote the king's blocks, but their hashes stayed in the dictionary. When the "
+        "king's prompt comes again, its hashes lead to the K/V of the long prompt. An evicted block has to "
+        "leave the dictionary before it is overwritten. (The hashes differ, and no request used the "
+        "evicted blocks: the first one had finished.)",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _():
-    after("l07.exhibit_a", exhibit("A", "l07.block_hashes", lambda: hash_own_tokens))
+def _(is_exhibit_a_right):
+    after(
+        "l07.stale",
+        mo.md(
+            "**Repaired.** Every hash leads to a block that holds its K/V."
+            if is_exhibit_a_right
+            else "**Still broken.** A hash leads to a block with other K/V."
+        ),
+    )
     return
 
 
@@ -592,7 +540,8 @@ def _():
     ### Exhibit B: one request finishes
 
     The prompts of two requests begin alike. The first request finishes soon. Then a third request
-    arrives and needs blocks.
+    arrives and needs blocks. `ref_counts[b]` is the number of tables that refer to block b, before the
+    table is dropped.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -605,9 +554,10 @@ def free_whole_table(ref_counts, table):
 
 
 @app.cell(hide_code=True)
-def _(exact, exhibits):
-    mo.md(exhibits.run_one_leaves(exact, piece(lambda: free_whole_table))[0])
-    return
+def _(exact):
+    _symptoms, is_exhibit_b_right = exhibits.run_one_leaves(exact, piece(lambda: free_whole_table))
+    mo.md(_symptoms)
+    return (is_exhibit_b_right,)
 
 
 @app.cell(hide_code=True)
@@ -622,16 +572,24 @@ def _():
             "The first request had not finished",
         ),
         0,
-        "Two tables named the first blocks. When one table was freed, these blocks were freed although "
-        "the other table still named them. The third request got them and overwrote them. A block is free "
-        "only when no table names it. (A preempted request would come back with the right text.)",
+        "Two tables referred to the first blocks. When one table was dropped, these blocks became free "
+        "although the other table still referred to them. The third request got them and overwrote them. "
+        "A block is free only when its count was 1. (A preempted request would come back with the right "
+        "text.)",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _():
-    after("l07.exhibit_b", exhibit("B", "l07.free_table", lambda: free_whole_table))
+def _(is_exhibit_b_right):
+    after(
+        "l07.exhibit_b",
+        mo.md(
+            "**Repaired.** A block is free when its last table is dropped."
+            if is_exhibit_b_right
+            else "**Still broken.** A block is given away while a table refers to it."
+        ),
+    )
     return
 
 
@@ -642,8 +600,7 @@ def _():
 
     There are two prompts. The step that computes the second one ends with logits that are not finite, so
     the engine discards the step, K/V included, and runs it again. A step is *committed* when its results
-    are kept. While a step runs, other requests can find some of a request's blocks, and
-    `num_findable_blocks` returns how many. Before the step, `num_computed_tokens` tokens of the request
+    are kept. `num_findable_blocks` returns how many blocks prefix matching can see during a step. Before the step, `num_computed_tokens` tokens of the request
     were committed. The step computes `num_scheduled_tokens` more.
     <span data-yours="exhibit"></span>
     """)
@@ -657,7 +614,7 @@ def num_findable_blocks(num_computed_tokens, num_scheduled_tokens, size):
 
 
 @app.cell(hide_code=True)
-def _(exact, exhibits):
+def _(exact):
     _symptoms, is_exhibit_c_right = exhibits.run_a_failed_step(
         exact, piece(lambda: num_findable_blocks)
     )
@@ -710,7 +667,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(measured, started, whose, yours):
+def _(started, yours):
     mo.md(measured.sixteen_table(yours, whose(started)))
     return
 
@@ -730,7 +687,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(measured):
+def _():
     Figure(measured.size_chart(), "How large can a block be before much is lost?")
     return
 
@@ -760,7 +717,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(measured, started, whose, yours):
+def _(started, yours):
     mo.md(measured.preempted_table(yours, whose(started)))
     return
 
@@ -805,12 +762,12 @@ def _():
 
     - A slot reserves memory for the longest text, and short chats used 11 % of it. Blocks waste at most
       `block_size` − 1 tokens per request.
-    - A block table says where a request's tokens lie. A block is free when no table names it, and a free
-      block is still a cache until the pool needs it.
+    - A block table says where a request's tokens lie. A block is free when its reference count is 0, and
+      a free block is still a cache until the pool needs it.
     - A block's hash covers its tokens, all tokens before it, and a salt, so that equal hashes mean equal
       K/V. A block can be found only when the step that computed it has committed.
     - A hit ends at the first missing block and leaves at least one token to compute. Eviction takes the
-      least recently used block that no table names, and the end of a text before its beginning.
+      least recently used block that no table refers to, and the end of a text before its beginning.
     - Sharing saves prefill and recomputation. It does not make decodes faster, and gains nothing where
       all prompts differ.
 
@@ -820,12 +777,18 @@ def _():
 
     | | vLLM, `vllm/v1/core/` | SGLang, `srt/mem_cache/` |
     |:--|:--|:--|
-    | `allocate`, `free_table` | `KVCacheManager.allocate_slots`, `free` | the radix cache, with `lock_ref` as the reference count |
+    | `allocate`, reference counts | `KVCacheManager.allocate_slots`, `free`, `KVCacheBlock.ref_cnt` | the radix cache, with `lock_ref` as the reference count |
     | `block_hashes` | `hash_block_tokens`: parent hash, tokens, extra keys (adapter, images, salt) | no hashes: a tree over the tokens |
     | `longest_match` | `get_computed_blocks`, at most `num_tokens - 1` tokens | the longest path in the tree |
     | `evict_order` | `free_block_queue` in `BlockPool`: blocks without a hash first, then least recently used, and the end of a text first | `--radix-eviction-policy lru`: leaves without locks first |
     | block size | 16, `--block-size` | 1, `--page-size` |
 
+    - **How the control flow differs.** Our scheduler looks for a hit, admits, and then opens one
+      transaction for the blocks of all requests of the step. vLLM takes blocks request by request: its
+      loop over the running requests calls `allocate_slots` for each, and preempts the last one until the
+      call succeeds. Then, for each waiting request, it calls `get_computed_blocks` and `allocate_slots`,
+      and stops at the first that does not fit. SGLang matches the prefixes of all waiting requests first
+      and may admit those with the longest hits earlier.
     - **Prefix caching is on by default in both.** vLLM hashes with `--prefix-caching-hash-algo sha256`.
       It does not compare tokens after a hash matches, so a collision would give a request another text's
       K/V. 128 bits prevent accidental collisions; SHA-256 also prevents deliberate ones.
@@ -848,12 +811,12 @@ def _():
       [`cache_salt`](https://github.com/vllm-project/vllm/pull/17045) limits sharing to requests with the
       same salt; SGLang's field is `extra_key`.
 
-    /// details | The defects of the exhibits, and three more, in real engines
+    /// details | Defects like these in real engines
     - **A hash without its parent.** [AIBrix #2329](https://github.com/vllm-project/aibrix/issues/2329):
-      keys were compared only by their last block and the number of blocks. The report names leaks between
+      keys were compared only by their last block and the number of blocks. The report mentions leaks between
       tenants as a possible result.
     - **Freed while in use.** [SGLang #35501](https://github.com/sgl-project/sglang/pull/35501): two
-      indices named one slot, and freeing one of them gave the slot away.
+      indices pointed to one slot, and freeing one of them gave the slot away.
       [vLLM #45357](https://github.com/vllm-project/vllm/pull/45357) keeps the blocks of a finished request
       until no pass can write into them any more.
     - **Found before it is computed.** [vLLM #29387](https://github.com/vllm-project/vllm/pull/29387): two

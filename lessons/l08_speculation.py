@@ -4,13 +4,29 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="8 · Speculative decoding")
 
 with app.setup(hide_code=True):
+    from dataclasses import replace
+
     import marimo as mo
+    import torch
 
     from course.attempt import attempt, exhibit, piece
     from course.controls import beside, chooser
+    from course.engine_loop import engine_loop
     from course.figure import Figure
+    from course.lesson_data import l08_drafts as drafts
+    from course.lesson_data import l08_exhibits as exhibits
+    from course.lesson_data import l08_lookup as lookup
+    from course.lesson_data import l08_measured as measured
+    from course.lesson_data import l08_runs as runs
+    from course.lesson_data.l00_batching import step_costs
     from course.prediction import after, hints, predict
+    from course.replay import replays
+    from course.saved_answers import load_policies
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Request, encode, load_model
+    from nanogpt.policies import acceptance
+    from nanogpt.speculative.trigram import TrigramDraft
+    from widgets import AcceptBars, SpeculationStrip, Timeline, bar, whose
 
 
 @app.cell(hide_code=True)
@@ -18,7 +34,7 @@ def _():
     mo.md(r"""
     # 8 · Speculative decoding
 
-    *50 minutes. Builds on lesson 0: decodes, the KV cache and the cost of a step. You write four
+    *60 minutes. Builds on lesson 0: decodes, the KV cache and the cost of a step. You write five
     short functions.*
 
     Afterwards you can
@@ -27,6 +43,7 @@ def _():
       exactly,
     - compute the expected speed-up before you build anything,
     - roll back the KV cache after rejected draft tokens,
+    - draft without a model, by looking up what followed the same tokens earlier in the text,
     - name the loads at which speculation makes serving slower.
 
     ## Can one forward pass yield more than one token?
@@ -46,51 +63,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from dataclasses import replace
-
-    import torch
-
-    from course.engine_loop import engine_loop
-    from course.lesson_data import l08_drafts as drafts
-    from course.lesson_data import l08_exhibits as exhibits
-    from course.lesson_data import l08_measured as measured
-    from course.lesson_data import l08_runs as runs
-    from course.lesson_data.l00_batching import step_costs
-    from course.replay import replays
-    from course.saved_answers import load_policies
-    from nanogpt import Engine, EngineConfig, Request, encode, load_model
-    from nanogpt.policies import acceptance
-    from nanogpt.speculative.trigram import TrigramDraft
-    from widgets import AcceptBars, SpeculationStrip, Timeline, bar, whose
-
-    return (
-        AcceptBars,
-        Engine,
-        EngineConfig,
-        Request,
-        SpeculationStrip,
-        Timeline,
-        TrigramDraft,
-        acceptance,
-        bar,
-        drafts,
-        encode,
-        engine_loop,
-        exhibits,
-        load_model,
-        load_policies,
-        measured,
-        replace,
-        replays,
-        runs,
-        step_costs,
-        torch,
-        whose,
-    )
-
-
-@app.cell(hide_code=True)
-def _(step_costs):
     Figure(
         step_costs(), "How many tokens can a pass compute in the time that it needs for one?"
     )
@@ -118,7 +90,7 @@ def _():
 
 
 @app.cell
-def _(TrigramDraft, drafts, load_model):
+def _():
     model = load_model()
     draft = TrigramDraft.load()  # counts of three characters in a row, from the training text
     mo.md(drafts.favourites(model, draft))
@@ -142,19 +114,20 @@ def _():
     predict(
         "l08.passes",
         "Sixty characters, greedy, up to k = 4 draft tokens per pass. Without drafts this takes 60 "
-        "passes. How many does it take with the table as the draft?",
-        ("About 12", "About 20", "About 35", "About 55"),
+        "passes. With the table as the draft, the target accepts 26 draft tokens. How many passes does "
+        "the text take?",
+        ("12", "26", "34", "60"),
         2,
-        "**34 passes.** The draft proposed 130 tokens. The target checked 54 of them, because it "
-        "checks none after a rejected one, and accepted 26. The text is the same as without drafts, "
-        "character by character: with greedy decoding a bad draft costs time and never changes the "
-        "text.",
+        "**34 passes.** Every pass yields one token of the target and the draft tokens that it accepts, "
+        "and 34 + 26 = 60. The draft proposed 130 tokens. The target checked 54 of them, because it "
+        "checks none after a rejected one. The text is the same as without drafts, character by "
+        "character: with greedy decoding a bad draft costs time and never changes the text.",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(Engine, Request, SpeculationStrip, draft, drafts, encode, model):
+def _(draft, model):
     _requests = [(0, Request(0, encode(drafts.OPENING), 60))]
     _run = Engine(model, drafts.FOUR_AHEAD, draft=draft).run(_requests)
     after(
@@ -182,7 +155,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.sampler.sample(")
     return
 
@@ -227,7 +200,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(bar, drafts):
+def _():
     def _row(name, p, q):
         accepted, wanted, proposed = min(p, q), f"{8 * p:g}/8", f"{8 * q:g}/8"
         return (
@@ -294,7 +267,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(AcceptBars, drafts, rejection_sample_attempt, whose):
+def _(rejection_sample_attempt):
     _outcomes, _mine = drafts.answered(rejection_sample_attempt)
     after(
         "l08.resample",
@@ -417,7 +390,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(expected_tokens_attempt, measured, speedup_attempt):
+def _(expected_tokens_attempt, speedup_attempt):
     after(
         "l08.four_times",
         Figure(
@@ -502,35 +475,27 @@ def _():
 
 
 @app.cell
-def _(
-    Engine,
-    EngineConfig,
-    draft,
-    load_model,
-    load_policies,
-    replays,
-    runs,
-    torch,
-):
+def _(draft):
     exact = load_model(dtype=torch.float64)
     greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
+    reference_trace = Engine(exact, greedy, draft=draft).run(runs.three_requests())
+    return exact, greedy, reference_trace
+
+
+@app.cell(hide_code=True)
+def _(draft, exact, greedy):
     earlier = load_policies("l08_speculation")  # what you wrote in earlier lessons and passed
-    # Policies other than the reference's run in a process of their own.
     run_with = replays(
         lambda policies: Engine(exact, greedy, policies, draft=draft), runs.three_requests, 300
     )
-    reference_trace = run_with.reference
-    return earlier, exact, reference_trace, run_with
+    return earlier, run_with
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(
-    Timeline,
-    acceptance,
     earlier,
     reference_trace,
     rejection_sample_attempt,
-    replace,
     roll_back_kv_attempt,
     run_with,
 ):
@@ -557,7 +522,6 @@ def _(
     reference_trace,
     rejection_sample_attempt,
     roll_back_kv_attempt,
-    runs,
     your_trace,
 ):
     _attempts = {"rejection_sample": rejection_sample_attempt, "roll_back_kv": roll_back_kv_attempt}
@@ -592,7 +556,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(acceptance, draft, exact, rejection_sample_attempt, runs, whose):
+def _(draft, exact, rejection_sample_attempt):
     mo.md(
         runs.counted_table(
             rejection_sample_attempt.or_reference(acceptance.rejection_sample),
@@ -611,6 +575,69 @@ def _():
     exercise 8.1 shows even a small error for its p and q, because it sums over a grid of u and v
     instead of sampling. The check of that exercise sums over such a grid too, so it knows your
     function's distribution exactly.
+
+    ## Drafting without a model: n-gram lookup
+
+    A draft need not be a model. Texts repeat themselves: a summary quotes its document, an edited program
+    is mostly the old program, and names come again and again. So look at the last few tokens of a
+    request's text. If the same tokens occur earlier in it, propose the tokens that followed them there.
+    This is *prompt lookup*; vLLM calls it `ngram`. It needs no weights and no K/V of its own.
+
+    The lookup has two limits on how many tokens have to agree. `max_n` keeps the search short. `min_n`
+    avoids matches by chance: in Shakespeare, a match of one character says little about the next.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l08.propose_ngram")
+    return
+
+
+@app.function
+def propose_ngram(token_ids: list[int], k: int, min_n: int, max_n: int) -> list[int]:
+    """Return up to k draft tokens: those that followed the text's last tokens before."""
+    raise NotImplementedError("Exercise 8.5: what followed these tokens before?")
+
+
+@app.cell(hide_code=True)
+def _():
+    propose_ngram_attempt = attempt("l08.propose_ngram", lambda: propose_ngram)
+    propose_ngram_attempt
+    return (propose_ngram_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l08.propose_ngram")
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    The engine serves three texts with your lookup as the draft, greedy, `max_n` = 5 and k = 4. *Accepted*
+    counts the draft tokens that were accepted, of those proposed. The last two columns are modelled: the
+    same passes on the server CPU, and 128 such requests in one batch on the large GPU.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(model, propose_ngram_attempt):
+    mo.md(lookup.lookup_table(lookup.rule_of(propose_ngram_attempt), model))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    Because no q is drawn from, each proposed token has q = 1, and your `rejection_sample` accepts it with
+    probability p. A larger `min_n` proposes less, and more of it is accepted. One request gains most
+    with `min_n` = 1, because rejected draft tokens cost it little. **In a batch of 128 on the GPU they
+    cost arithmetic**: with `min_n` = 1 each of these texts takes longer than without drafts, and with
+    `min_n` = 3 hardly less.
 
     ## Break it
 
@@ -633,7 +660,7 @@ def keep_all_kv(kv_tokens_used, num_drafted, num_accepted):
 
 
 @app.cell(hide_code=True)
-def _(draft, exact, exhibits):
+def _(draft, exact):
     mo.md(exhibits.rolled_back_by(piece(lambda: keep_all_kv), exact, draft))
     return
 
@@ -671,8 +698,7 @@ def _():
     mo.md(r"""
     ### Exhibit B: the benchmark that knew the answers
 
-    Another popular draft looks up the last five characters in the text written so far and proposes the
-    characters that followed them there. It also learns from the server's answers. A benchmark runs its
+    This lookup draft compares five characters and also searches the server's earlier answers. A benchmark runs its
     four prompts once as a warm-up and then again with the clock running. In between, `draft_memory`
     decides what the draft remembers.
     <span data-yours="exhibit"></span>
@@ -687,7 +713,7 @@ def draft_memory(written):
 
 
 @app.cell(hide_code=True)
-def _(exhibits, model):
+def _(model):
     benchmark_table, honest = exhibits.benchmark(piece(lambda: draft_memory), model)
     mo.md(benchmark_table)
     return (honest,)
@@ -741,7 +767,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(draft, measured, model):
+def _(draft, model):
     accepted = measured.accepted_drafts(model, draft)
     mo.md(measured.accepted_table(accepted))
     return (accepted,)
@@ -766,7 +792,7 @@ def _():
 
 
 @app.cell
-def _(draft, measured, model):
+def _(draft, model):
     timings = {batch: measured.timed(model, draft, batch) for batch in (1, 8)}
     mo.md(measured.timed_table(timings))
     return
@@ -787,7 +813,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(accepted, measured):
+def _(accepted):
     Figure(
         measured.batch_chart(measured.acceptance_rate(accepted[1.0])),
         "From which batch size on does speculation make decoding slower?",
@@ -806,20 +832,20 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(measured):
+def _():
     machine = chooser("Machine", list(measured.MACHINES), "a large GPU")
     machine
     return (machine,)
 
 
 @app.cell
-def _(draft, measured, model, yours):
+def _(draft, model, yours):
     ahead = measured.drafts_ahead(model, draft, yours)
     return (ahead,)
 
 
 @app.cell(hide_code=True)
-def _(ahead, machine, measured, rejection_sample_attempt, whose):
+def _(ahead, machine, rejection_sample_attempt):
     beside(
         machine,
         lambda name: measured.speedup_figure(ahead, name, whose(rejection_sample_attempt.started)),
@@ -864,10 +890,15 @@ def _():
     | the draft | `--speculative-config`, or `--spec-method` and `--spec-model` | `--speculative-algorithm` |
     | `num_draft_tokens`, k | `--spec-tokens` | `--speculative-num-steps`, `--speculative-num-draft-tokens` |
     | `rejection_sample` | `vllm/v1/sample/rejection_sampler.py`; replacements are *recovered* tokens | `--speculative-use-rejection-sampling`; by default *target-only* sampling, which does not use q |
-    | lookup draft (exhibit B) | method `ngram` | `NGRAM` |
+    | `propose_ngram` | method `ngram`: `prompt_lookup_min`, `prompt_lookup_max`; the longest match, and its earliest place (`vllm/v1/spec_decode/ngram_proposer.py`) | `NGRAM`, which searches a trie of all requests' texts |
     | tokens per pass | 1 + accepted / drafts, from `vllm:spec_decode_num_accepted_tokens` and `_num_drafts` | `sglang:spec_accept_length` |
     | acceptance rate | accepted / *proposed*, `vllm:spec_decode_num_draft_tokens`; ours is accepted / *checked* | `sglang:spec_accept_rate` |
 
+    - **How the control flow differs.** Our scheduler drafts when it plans a step, and shares out the room
+      in the token budget. vLLM drafts at the end of a step, right after sampling: the runner returns the
+      draft tokens with the step's output, and the scheduler counts them as tokens to schedule in the next
+      step (`num_tokens_with_spec`), with a token budget as for a chunk. The target's pass and the
+      rejection follow in the runner, and `update_from_output` takes back what was rejected.
     - **MTP** (multi-token prediction): the target is trained with a module that predicts one token
       further. DeepSeek-V3 reports an acceptance rate of 85 to 90 % for that token
       ([2412.19437](https://arxiv.org/abs/2412.19437)). vLLM: `deepseek_mtp` and others; SGLang: `NEXTN`.

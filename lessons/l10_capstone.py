@@ -4,13 +4,28 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="10 · Your engine, served")
 
 with app.setup(hide_code=True):
+    import inspect
+    import textwrap
     from typing import TYPE_CHECKING
 
     import marimo as mo
+    import torch
 
     from course.attempt import attempt, exhibit, piece
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
+    from course.lesson_data import l10_clients as clients
+    from course.lesson_data import l10_exhibits as exhibits
+    from course.lesson_data import l10_load as load
+    from course.lesson_data import l10_served as serving
     from course.prediction import after, hints, predict
+    from course.saved_answers import load_policies
     from course.task import task
+    from nanogpt import Engine, EngineConfig, load_model
+    from nanogpt.clock import WallClock
+    from nanogpt.server import server_policies as reference
+    from nanogpt.server.engine_thread import EngineThread
+    from widgets import Timeline
 
     if TYPE_CHECKING:
         from typing import Any
@@ -54,87 +69,27 @@ def _():
     The cells below build one engine from all your functions that passed their checks, in every lesson.
     Where one is missing, the course's reference stands in. The engine calls some of them only under a
     setting that you may add: `executor="fused"` for lesson 3, `sliding_window=48` for lesson 4,
-    `block_size=16` for lesson 7. Then a server starts on 127.0.0.1, answers one request and stops. You
+    `block_size=16, share_prefixes=True` for lesson 7. Then a server starts on 127.0.0.1, answers one request and stops. You
     see the answer as `curl` prints it.
     """)
     return
 
 
-@app.cell(hide_code=True)
-def _():
-    import inspect
-    import textwrap
-
-    from course.engine_loop import engine_loop
-    from course.figure import Figure
-    from course.lesson_data import l10_exhibits as exhibits
-    from course.lesson_data.l10_clients import Call, serve_calls
-    from course.lesson_data.l10_load import limited, load_chart
-    from course.lesson_data.l10_served import (
-        LINES,
-        card_table,
-        clients_table,
-        contest_chart,
-        contest_table,
-        curl_answer,
-        disconnect_table,
-        engine_maker,
-        overload_table,
-        played,
-        server_policies,
-        standing,
-        stream_table,
-        whose_policies,
-    )
-    from course.saved_answers import load_policies
-    from nanogpt import EngineConfig
-    from nanogpt.server import server_policies as reference
-    from nanogpt.server.engine_thread import EngineThread
-    from widgets import Timeline
-
-    return (
-        Call,
-        EngineConfig,
-        EngineThread,
-        Figure,
-        LINES,
-        Timeline,
-        card_table,
-        clients_table,
-        contest_chart,
-        contest_table,
-        curl_answer,
-        disconnect_table,
-        engine_loop,
-        engine_maker,
-        exhibits,
-        inspect,
-        limited,
-        load_chart,
-        load_policies,
-        overload_table,
-        played,
-        reference,
-        serve_calls,
-        server_policies,
-        standing,
-        stream_table,
-        textwrap,
-        whose_policies,
-    )
-
-
 @app.cell
-def _(EngineConfig, engine_maker, load_policies):
+def _():
     settings = EngineConfig(token_budget=32, max_kv_tokens=400, max_batch_size=4, keep_steps=2_000)
     earlier = load_policies("l10_capstone")  # every answer that you passed, checked once more
-    make_engine = engine_maker(settings, earlier.policies)
+    model = load_model(dtype=torch.float64)
+
+    def make_engine():
+        return Engine(model, settings, earlier.policies, clock=WallClock())
+
     return earlier, make_engine
 
 
 @app.cell(hide_code=True)
-def _(curl_answer, make_engine):
-    mo.Html(curl_answer(make_engine))
+def _(make_engine):
+    mo.Html(serving.curl_answer(make_engine))
     return
 
 
@@ -155,7 +110,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(EngineThread, inspect, textwrap):
+def _():
     mo.md("```python\n" + textwrap.dedent(inspect.getsource(EngineThread._run)) + "```")
     return
 
@@ -173,24 +128,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
-    engine_loop("self.recorder.record(")
-    return
-
-
-@app.cell(hide_code=True)
 def _():
-    predict(
-        "l10.http_cost",
-        "32 clients stream from one engine on a CPU. Each token becomes JSON in a server-sent event, and "
-        "Python runs one thread at a time. How much more time do all the texts take than in the **bare "
-        "engine**, the same engine without a server?",
-        ("About a tenth", "About a third", "About a half", "Twice the time"),
-        0,
-        "About a tenth: **1.08** times as long with 32 clients, and 1.06 with one. An event is little work "
-        "compared with a step. And PyTorch releases Python's global interpreter lock (GIL) while it "
-        "multiplies matrices, so the two threads rarely wait for each other.",
-    )
+    engine_loop("self.recorder.record(")
     return
 
 
@@ -220,7 +159,7 @@ def _():
     mo.md(r"""
     ## Which requests does the server admit?
 
-    A queue without a limit looks generous. But when requests arrive faster than the engine serves them,
+    A queue without a limit turns nobody away. But when requests arrive faster than the engine serves them,
     each one waits longer than the one before it, and soon every user gives up before the answer comes. So
     a server limits the number of unfinished requests, and answers each request beyond the limit with
     status **429**, too many requests. The header `Retry-After` says after how many seconds to try again,
@@ -302,8 +241,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(delta_attempt, stream_table):
-    mo.md(stream_table(delta_attempt))
+def _(delta_attempt):
+    mo.md(serving.stream_table(delta_attempt))
     return
 
 
@@ -358,34 +297,25 @@ def _():
 
 
 @app.cell
-def _(
-    Call,
-    LINES,
-    admission_attempt,
-    delta_attempt,
-    disconnect_attempt,
-    make_engine,
-    serve_calls,
-    server_policies,
-):
+def _(admission_attempt, delta_attempt, disconnect_attempt, make_engine):
     attempts = {
         "admission_control": admission_attempt,
         "stream_delta": delta_attempt,
         "on_disconnect": disconnect_attempt,
     }
-    policies = server_policies(attempts)
-    served = serve_calls(make_engine, policies, [Call(*line) for line in LINES])
+    policies = serving.server_policies(attempts)
+    served = clients.serve_calls(make_engine, policies, [clients.Call(*line) for line in serving.LINES])
     return attempts, policies, served
 
 
 @app.cell(hide_code=True)
-def _(attempts, clients_table, earlier, served, whose_policies):
-    mo.md(whose_policies(attempts, earlier) + " " + clients_table(served))
+def _(attempts, earlier, served):
+    mo.md(serving.whose_policies(attempts, earlier) + " " + serving.clients_table(served))
     return
 
 
 @app.cell(hide_code=True)
-def _(Timeline, attempts, served):
+def _(attempts, served):
     Timeline(
         served.trace.to_json(),
         yours=any(each.started for each in attempts.values()),
@@ -409,19 +339,19 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(make_engine, overload_table, policies):
-    mo.md(overload_table(make_engine, policies))
+def _(make_engine, policies):
+    mo.md(serving.overload_table(make_engine, policies))
     return
 
 
 @app.cell(hide_code=True)
-def _(disconnect_table, make_engine, policies):
+def _(make_engine, policies):
     after(
         "l10.leaver",
         mo.md(
-            "**A client that disconnects.** Four clients ask for 60 tokens each, and one disconnects "
+            "**A client that disconnects.** Four clients want 60 tokens each, and one disconnects "
             "after five events. The engine computes its request only until the server notices, a few "
-            "tokens later:\n\n" + disconnect_table(make_engine, policies)
+            "tokens later:\n\n" + serving.disconnect_table(make_engine, policies)
         ),
     )
     return
@@ -438,8 +368,8 @@ def _():
 
 
 @app.cell
-def _(make_engine, policies, standing):
-    standing_server = standing(make_engine, policies)
+def _(make_engine, policies):
+    standing_server = serving.standing(make_engine, policies)
     standing_server
     return
 
@@ -471,7 +401,7 @@ def send_newest_token(committed, sent, is_done):
 
 
 @app.cell(hide_code=True)
-def _(exhibits):
+def _():
     mo.md(exhibits.sent_twice(piece(lambda: send_newest_token)))
     return
 
@@ -523,7 +453,7 @@ def free_at_once(state, request_id):
 
 
 @app.cell(hide_code=True)
-def _(exhibits):
+def _():
     mo.md(exhibits.freed_in_mid_step(piece(lambda: free_at_once)))
     return
 
@@ -600,11 +530,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, admission_attempt, limited, load_chart, reference):
+def _(admission_attempt):
     after(
         "l10.knee",
         Figure(
-            load_chart(limited(admission_attempt.or_reference(reference.admission_control))),
+            load.load_chart(load.limited(admission_attempt.or_reference(reference.admission_control))),
             "Up to which request rate does goodput equal that rate?",
         ),
     )
@@ -649,16 +579,16 @@ def _():
 
 
 @app.cell
-def _(contest_table, earlier, played):
-    rounds = played(earlier)
-    mo.md(contest_table(rounds, earlier))
+def _(earlier):
+    rounds = serving.played(earlier)
+    mo.md(serving.contest_table(rounds, earlier))
     return (rounds,)
 
 
 @app.cell(hide_code=True)
-def _(Figure, contest_chart, rounds):
+def _(rounds):
     Figure(
-        contest_chart(rounds),
+        serving.contest_chart(rounds),
         "From which request on do the entries differ?",
     )
     return
@@ -674,8 +604,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(card_table, earlier):
-    mo.md(card_table(earlier))
+def _(earlier):
+    mo.md(serving.card_table(earlier))
     return
 
 
@@ -692,7 +622,7 @@ def _():
 
     The bound shows where a better policy may be possible. In the workload *urgent*, seed 0, the bound
     is all 32 requests, and an entry in `docs/contest.md` reaches it: its `plan_step` takes the shortest
-    prompt first, and its `priority_key` is the latest time at which a prompt must begin.
+    prompt first, and its other policies are the reference's.
 
     ## What HTTP costs
 
@@ -704,7 +634,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l10.http_cost", mo.md(r"""
+    mo.md(r"""
     | clients | events | time relative to the bare engine | CPU time relative to the bare engine |
     |--:|:--|--:|--:|
     | 1 | every step | 1.06 | 1.06 |
@@ -716,7 +646,22 @@ def _():
 
     Medians of nine interleaved repeats on two cores of a shared machine. Single repeats were between 0.7
     and 1.4, so the second decimal says little (`docs/benchmarks/serving.md`).
-    """))
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l10.http_share",
+        "With 32 clients and an event for every step, HTTP adds 8 % to the time of our model, most of it "
+        "the JSON of the tokens. Another model takes ten times as long for each step. **How much does HTTP "
+        "add there**, with as many clients and tokens?",
+        ("80 %", "8 %", "About 1 %", "Nothing"),
+        2,
+        "About 1 %. A token's JSON costs the same whatever the model, so HTTP takes as long as before, and "
+        "the steps take ten times as long: 0.8 % of the time.",
+    )
     return
 
 
@@ -727,8 +672,7 @@ def _():
     are sent at once. Fewer events are less work, and a user does not see the difference. vLLM has the
     same option, `--stream-interval`, counted in tokens.
 
-    **Where HTTP costs more.** The smaller the model, the larger HTTP's share of the time: the JSON of a
-    token always costs the same, and our steps take only milliseconds. Your functions cost time too. Each
+    **Where HTTP costs more.** The smaller the model, the larger HTTP's share. Your functions cost time too. Each
     call gets copies of its arguments, and `stream_delta` is called for every token of every client.
 
     /// details | A runbook: from symptom to metric to cause
@@ -784,7 +728,7 @@ def _():
     | `on_disconnect` | `with_cancellation`, then `AsyncLLM.abort`; aborts that arrive during a step wait for its end | `abort_request`; also `POST /abort_request` |
     | the load sweep | `vllm bench serve` with `--request-rate`, `--max-concurrency`, `--goodput` | `sglang.bench_serving`, the same flags |
 
-    - **Async scheduling.** Our loop waits for the result of a step before it schedules the next one. vLLM
+    - **How the control flow differs: async scheduling.** Our loop waits for the result of a step before it schedules the next one. vLLM
       does not: since 0.14 ([#27614](https://github.com/vllm-project/vllm/pull/27614)) async scheduling
       is the default, and `step_with_batch_queue` schedules the next batch before the last result is back,
       with placeholders for tokens that are not sampled yet. So a stop is noticed one step late, and
@@ -818,7 +762,7 @@ def _():
 
     The sentence above the six clients' table counts the policies that are yours. Once it counts all of
     them, every decision about a request that `curl` sends is made by a function that you wrote. Lesson 11
-    asks what is left of a step's time when all decisions are right. You can also read vLLM's
+    shows where a step's time goes when all decisions are right. You can also read vLLM's
     `vllm/v1/core/sched/scheduler.py`, serve GPT-2's weights (`docs/gpt2.md`), or play the contest against
     a friend.
 

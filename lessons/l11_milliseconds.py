@@ -7,8 +7,14 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
+    from course.lesson_data import l11_exhibits as exhibits
+    from course.lesson_data import l11_quantized as quantized
+    from course.lesson_data import l11_step as step
     from course.prediction import after, hints, predict
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Request, encode, load_model
 
 
 @app.cell(hide_code=True)
@@ -16,7 +22,7 @@ def _():
     mo.md(r"""
     # 11 · Where the milliseconds go
 
-    *40 minutes. Builds on lessons 0 and 3b: the cost of a step, and packed batches. You write three short
+    *45 minutes. Builds on lessons 0 and 3b: the cost of a step, and packed batches. You write three short
     functions.*
 
     Afterwards you can
@@ -24,34 +30,40 @@ def _():
     - say whether memory, arithmetic or the CPU's own work limits a step,
     - compute the shortest time that a step can take on a given machine,
     - explain what CUDA graphs and compiled code save, and why a batch is padded to a captured size,
-    - compute what scheduling one step ahead saves.
+    - compute what scheduling one step ahead saves,
+    - store K/V in 8 bits, and say what it costs and what it gains.
 
-    ## How much of a step is arithmetic?
+    ## Where does the time of a step go?
 
-    Our engine takes one to two milliseconds for one decode on one core of a laptop or a small server. The
-    token is multiplied with 0.8 million weights. A core of today multiplies and adds tens of billions of
-    numbers per second, so why does the step take so long?
-
-    The marked line runs the forward pass. With the packed executor of lesson 3b it calls about
-    120 operators of PyTorch for four layers, one after the other. This lesson measures what such a pass
-    spends its time on, replaces it by one call of machine code, and computes how quick a pass can get.
+    Here is one decode of our model, drawn like a profiler's *flame graph*: each box is as wide as it
+    takes time, and below a call stand the calls that it makes.
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    from course.engine_loop import engine_loop
-    from course.figure import Figure
-    from course.lesson_data import l11_exhibits as exhibits
-    from course.lesson_data import l11_step as step
-    from nanogpt import load_model
-
-    return Figure, engine_loop, exhibits, load_model, step
+    recorded = step.record()
+    one_decode = recorded["decode_us"]["packed"]["1"]
+    mo.Html(step.flame(one_decode, "One decode, packed executor, recorded", opened=False))
+    return one_decode, recorded
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
+    mo.md(r"""
+    The times were recorded on one core of a busy AMD EPYC server with a context of about 256 tokens.
+    Lesson 0's model of a CPU comes from a quiet machine, on which a step takes less than half as long. So read
+    this page's times as ratios.
+
+    Nearly all of the step is `execute`, the forward pass, which the marked line calls. With the packed
+    executor of lesson 3b it calls about 120 operators of PyTorch for four layers, one after the other.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
     engine_loop("self.executor.execute(")
     return
 
@@ -59,56 +71,67 @@ def _(engine_loop):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l11.arithmetic",
-        "One decode of our model, packed executor, one core. **How much of the step's time does the "
-        "arithmetic need?** The rest is Python, and PyTorch's work around each operator.",
-        ("Nearly all of it", "About a half", "About a quarter", "About a tenth"),
-        3,
-        "About a tenth. Machine code that does nothing but this arithmetic needs 0.1 to 0.2 ms for it, and "
-        "the step takes one to two. Calling PyTorch's operators takes most of the time. Each call looks "
-        "up the operator, checks shapes, allocates the result and returns to Python, and only then comes "
-        "the next one.",
+        "l11.reads",
+        "The pass reads 3.2 MB of weights and 1.0 MB of K/V, and this core reads 17 GB per second from "
+        "memory. **How much of the step above does the reading explain?**",
+        ("Nearly all of it", "About a half", "About a fifth", "Less than a hundredth"),
+        2,
+        "4.2 MB / 17 GB/s = 0.25 ms, about a fifth. The arithmetic of one decode takes even less: "
+        "1.6 million operations at 93 GFLOP/s are 0.02 ms. Most of the step is *launches*: for each "
+        "operator PyTorch looks up the code, checks shapes, allocates the result and returns to Python, "
+        "and only then comes the next one.",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(load_model, step):
-    model = load_model()
-    recorded = step.record()
-    after("l11.arithmetic", mo.md(step.phases_table(recorded)))
-    return model, recorded
+def _(one_decode, recorded):
+    after(
+        "l11.reads",
+        mo.Html(
+            step.flame(one_decode, "One decode, packed executor, recorded", opened=True)
+            + step.flame(
+                recorded["decode_us"]["packed"]["32"],
+                "A step of 32 decodes, packed executor, recorded",
+                opened=True,
+            )
+        ),
+    )
+    return
 
 
 @app.cell(hide_code=True)
 def _():
     after(
-        "l11.arithmetic",
+        "l11.reads",
         mo.md(r"""
-    Microseconds of CPU time, recorded on one core of an AMD EPYC (Zen 3), November 2026, with a
-    context of about 256 tokens. The two bars of a batch size share one scale: blue is arithmetic (products
-    and attention), grey the engine's Python, orange the launches.
-
     - **Launches** is the time of a forward pass with the same operators and hardly any arithmetic: 16
-      channels instead of 128. **Products** and **attention** are the additional time of the real model.
-      With one decode they take 0.26 ms in PyTorch's operators and 0.13 ms, a tenth of the packed step, in
-      compiled code.
-    - With one decode, launches take more than half of the packed step. From batch 1 to 32 they do not
-      even double, while the arithmetic grows with every request. So a larger batch spends a larger share
-      on arithmetic.
-    - The compiled executor computes the same forward pass in one call. Its launches are one call from
-      Python and the lists that this call needs.
-
-    The packed executor on **this machine**, measured just now on one thread, with a context of about 40
-    tokens:
+      channels instead of 128. From batch 1 to 32 they do not even double.
+    - **Products** is the additional time of the real model at a short context. A step reads the weights
+      once for all its requests, so 32 decodes take about 7 times as long here as one.
+    - **Attention** is what a context of 256 tokens adds. Each request reads K/V of its own, so this time
+      grows with the batch, and at 32 decodes it is more than half of the step. Its arithmetic is small:
+      it waits for memory.
     """),
     )
     return
 
 
+@app.cell
+def _():
+    model = load_model()
+    config = EngineConfig(executor="packed")
+    trace = Engine(model, config).run([(0, Request(0, encode("ROMEO:"), 20))])
+    mo.md(f"{len(trace.steps)} steps for 20 tokens")
+    return (model,)
+
+
 @app.cell(hide_code=True)
-def _(model, step):
-    mo.md(step.measured_now(model))
+def _(model):
+    mo.md(
+        "The packed executor on **this machine**, measured just now on one thread, with a context of "
+        "about 40 tokens:\n\n" + step.measured_now(model)
+    )
     return
 
 
@@ -136,19 +159,16 @@ def _():
             "A processor that multiplies twice as fast",
         ),
         2,
-        "The compiled call: about four times as fast. The other three only speed up arithmetic, which is a "
-        "small part of this step. 8-bit weights even make it slower here: each product then rounds its "
-        "inputs first, which takes more operators.",
+        "The compiled call: about four times as fast. The other three only speed up reading or arithmetic, "
+        "and launches are two thirds of this step. 8-bit weights even make it slower here: each product "
+        "then rounds its inputs first, which takes more operators.",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(Figure, recorded, step):
-    after(
-        "l11.helps",
-        Figure(step.batch_chart(recorded), "How does the gain change with the batch size?"),
-    )
+def _(recorded):
+    after("l11.helps", mo.md(step.phases_table(recorded, "packed", "compiled")))
     return
 
 
@@ -157,8 +177,10 @@ def _():
     after(
         "l11.helps",
         mo.md(r"""
+    - The table has microseconds of the recorded steps. The compiled executor's launches are one call
+      from Python and the lists that this call needs.
     - **It wins for small batches.** One decode is about four times as fast. At 32 decodes the gain is
-      about a third, because arithmetic takes most of the time, and both executors do all of it.
+      about a third, because reading K/V takes most of the time, and both executors read all of it.
     - **A chunk of 200 tokens** gains about as little: its step is compute-bound.
     - **The first call takes about 15 s of CPU time**, in which numba compiles. Later processes read the machine
       code from a file.
@@ -176,7 +198,8 @@ def _():
 
     With the launches gone, two limits are left. A step has to read its weights and its K/V, and it has
     to compute. As in `capacity` (exercise 0.4), it takes the longer of these two times, and overhead is
-    left out. Here you derive both times from the model's size. An H100 computes 989 TFLOP/s in bf16
+    left out. `docs/costs.md` compares this model with the course's others. Here you derive both times from
+    the model's size. An H100 computes 989 TFLOP/s in bf16
     without sparsity and reads 3.35 TB/s. One FLOP is one multiplication or one addition.
     """)
     return
@@ -215,7 +238,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, roofline_attempt, step):
+def _(roofline_attempt):
     Figure(
         step.roofline_chart(roofline_attempt),
         "Which of these steps use the GPU's arithmetic, and which wait for its memory?",
@@ -238,7 +261,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(recorded, roofline_attempt, step):
+def _(recorded, roofline_attempt):
     mo.md(step.bounds_table(roofline_attempt, recorded))
     return
 
@@ -262,49 +285,17 @@ def _():
 
     A replay repeats exactly what was captured: the same kernels, the same addresses, the same **shapes**.
     So an engine captures graphs for some batch sizes when it starts, copies a step's inputs into fixed
-    buffers, and pads the batch up to a captured size. Beyond the largest size it runs the pass
-    *eagerly*, kernel by kernel; such a step has so much arithmetic that launches hardly matter.
+    buffers, and pads the batch up to the smallest captured size that holds it. Beyond the largest size it
+    runs the pass *eagerly*, kernel by kernel; such a step has so much arithmetic that launches hardly
+    matter. Here are six requests in the real engine, with an executor that imitates graphs of 1, 2 and 4
+    rows:
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _():
-    task("l11.captured_size")
-    return
-
-
-@app.function
-def captured_size(num_tokens: int, captured: list[int]) -> int | None:
-    """Return the captured size that the step is padded to, or None for an eager step."""
-    raise NotImplementedError("Exercise 11.2: which graph is replayed?")
-
-
-@app.cell(hide_code=True)
-def _():
-    captured_attempt = attempt("l11.captured_size", lambda: captured_size)
-    captured_attempt
-    return (captured_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l11.captured_size")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    Six requests in the real engine, with an executor that imitates graphs of 1, 2 and 4 rows. It asks
-    your function in every step of decodes:
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(captured_attempt, exhibits, model, step):
-    mo.md(exhibits.replay_table(model, step.rule_of(captured_attempt)))
+def _(model):
+    mo.md(exhibits.replay_table(model, exhibits.smallest_that_fits)[0])
     return
 
 
@@ -367,7 +358,7 @@ def _():
 @app.function
 def overlap(schedule_us: int, execute_us: int, num_steps: int, async_scheduling: bool) -> int:
     """Return how many microseconds the steps take."""
-    raise NotImplementedError("Exercise 11.3: how long do the steps take?")
+    raise NotImplementedError("Exercise 11.2: how long do the steps take?")
 
 
 @app.cell(hide_code=True)
@@ -384,13 +375,92 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, overlap_attempt, step):
+def _(overlap_attempt):
     after(
         "l11.ahead",
         Figure(
             step.overlap_chart(overlap_attempt), "Up to where does a longer schedule cost nothing?"
         ),
     )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## What do 8-bit weights and K/V change?
+
+    `Int8Executor` stores the layers' weights in 8 bits and rounds the inputs of each product too. No
+    executor stores K/V in 8 bits: for the table's last row, each head's numbers were rounded to 8 bits
+    and kept in float32, which shows the effect on the texts but not on the time. *Same next token*: how
+    often the greedy token is that of float32, after the same text, at 512 positions.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(recorded):
+    mo.md(step.eight_bits_table(recorded))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    - **A quarter of the bytes**, and of the memory traffic. On the H100 above, a decode with 8-bit
+      weights takes half the time of one with 16-bit weights.
+    - **On our small model it loses time**, because launches limit the step, and rounding inputs adds
+      launches. It pays where reading or arithmetic is the limit (`docs/benchmarks.md` has a model on
+      which it does).
+    - **The texts change.** A near-tie between two tokens falls the other way, and from there on the texts
+      differ.
+
+    Now write the rounding of K/V. An engine does it when it writes a block, with one **scale** for each
+    head: the numbers of one head are alike, and those of two heads need not be.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l11.quantize_kv")
+    return
+
+
+@app.function
+def quantize_kv(block: list[list[float]]) -> tuple[list[list[int]], list[float]]:
+    """Return `(quantized, scales)`: whole numbers from -127 to 127, and the scale of each head."""
+    raise NotImplementedError("Exercise 11.3: what is stored of a block of K or V?")
+
+
+@app.cell(hide_code=True)
+def _():
+    quantize_attempt = attempt("l11.quantize_kv", lambda: quantize_kv)
+    quantize_attempt
+    return (quantize_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l11.quantize_kv")
+    return
+
+
+@app.cell(hide_code=True)
+def _(model, quantize_attempt):
+    mo.md(quantized.quantized_table(quantize_attempt, model))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    All K/V of one text went through your function, in blocks of 16 tokens, and the greedy next token was
+    computed at every position. The last column is computed: requests of 2,000 tokens whose K/V fits
+    beside the 8B model's 16-bit weights in 80 GB. A scale takes 4 bytes, so nearly twice as many fit. In
+    our model the heads are alike, and one scale for a whole block would change no more tokens; a model
+    with a few very large numbers in one head needs a scale for each.
+    """)
     return
 
 
@@ -416,9 +486,10 @@ def smaller_graph(num_tokens, captured):
 
 
 @app.cell(hide_code=True)
-def _(exhibits, model):
-    mo.md(exhibits.replay_table(model, piece(lambda: smaller_graph)))
-    return
+def _(model):
+    _symptoms, is_padded = exhibits.replay_table(model, piece(lambda: smaller_graph))
+    mo.md(_symptoms)
+    return (is_padded,)
 
 
 @app.cell(hide_code=True)
@@ -441,8 +512,15 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _():
-    after("l11.stale", exhibit("A", "l11.captured_size", lambda: smaller_graph))
+def _(is_padded):
+    after(
+        "l11.stale",
+        mo.md(
+            "**Repaired.** Every row of a step is computed."
+            if is_padded
+            else "**Still broken.** Some rows of a step are not computed."
+        ),
+    )
     return
 
 
@@ -467,7 +545,7 @@ def time_step(launch, synchronize, clock_us):
 
 
 @app.cell(hide_code=True)
-def _(exhibits):
+def _():
     benchmark_table, waited = exhibits.benchmark(piece(lambda: time_step))
     mo.md(benchmark_table)
     return (waited,)
@@ -508,46 +586,18 @@ def _(waited):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## What do 8-bit weights and K/V change?
-
-    `Int8Executor` stores the layers' weights in 8 bits and rounds the inputs of each product too. No
-    executor stores K/V in 8 bits: for the table's last row, each head's numbers were rounded to 8 bits
-    and kept in float32, which shows the effect on the texts but not on the time. *Same next token*: how
-    often the greedy token is that of float32, after the same text, at 512 positions.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(recorded, step):
-    mo.md(step.eight_bits_table(recorded))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    - **A quarter of the bytes**, and of the memory traffic. On the H100 above, a decode with 8-bit
-      weights takes half the time of one with 16-bit weights.
-    - **On our small model it loses time**, because launches limit the step, and rounding inputs adds
-      launches. It pays where reading or arithmetic is the limit (`docs/benchmarks.md` has a model on
-      which it does).
-    - **The texts change.** A near-tie between two tokens falls the other way, and from there on the texts
-      differ. The K/V of this model bears 8 bits much better than its weights and inputs do.
-    - **8-bit K/V doubles the KV tokens** that fit, compared with 16-bit K/V, and so the batch if memory
-      limits it (`capacity`, exercise 0.4).
-
     ## What you now know
 
-    - Arithmetic needs about a tenth of a small model's decode. The rest is mostly launches and Python,
-      which fewer bytes or quicker arithmetic do not shorten.
+    - Reading and arithmetic need about a fifth of a small model's decode. The rest is mostly launches and
+      Python, which fewer bytes or quicker arithmetic do not shorten.
     - A step takes at least the larger of two times: the bytes it reads over the bandwidth, and the
-      operations it computes over the peak. The time above that is overhead.
-    - Chunks are compute-bound from a few hundred tokens on. Decodes stay memory-bound, because each
-      request brings K/V of its own.
+      operations it computes over the peak. The time above that is overhead, kernels that run below the
+      peak, and kernels that do not overlap.
+    - Chunks are compute-bound from a few hundred tokens on. Decodes of the 8B model on an H100 stay
+      memory-bound in any batch if each request has more than about 413 tokens of K/V.
     - Compiled code and CUDA graphs remove launches, and so they help small batches most. A graph has fixed
       shapes, so a batch is padded up to a captured size.
-    - Async scheduling hides the shorter of schedule and execution, at the price of one surplus token per
+    - Async scheduling hides whichever of schedule and execution is shorter, at the price of one surplus token per
       text.
 
     ## The same in vLLM and SGLang
@@ -557,10 +607,16 @@ def _():
     | the compiled executor | `torch.compile`, on by default: `-O0` to `-O3`, default `-O2` | `--enable-torch-compile`, off by default |
     | graphs | `cudagraph_mode`, default `FULL_AND_PIECEWISE`: full graphs for steps of decodes, piecewise ones for all others | decode `full`, prefill `breakable`: `--cuda-graph-backend-decode`, `--cuda-graph-backend-prefill` |
     | eager | `--enforce-eager` | both backends `disabled`; `--disable-cuda-graph` still works and is deprecated |
-    | `captured_size` | `cudagraph_capture_sizes`: 1, 2, 4, then every 8 below 256, then every 16 up to 512, or 1,024 on data-centre Blackwell; `vllm/v1/cudagraph_dispatcher.py` | `--cuda-graph-bs-decode`: 1, 2, 4, 8, 12, then every 8 up to 256, up to `--cuda-graph-max-bs-decode` |
+    | captured sizes | `cudagraph_capture_sizes`: 1, 2, 4, then every 8 below 256, then every 16 up to 512, or 1,024 on data-centre Blackwell; `vllm/v1/cudagraph_dispatcher.py` | `--cuda-graph-bs-decode`: 1, 2, 4, 8, 12, then every 8 up to 256, up to `--cuda-graph-max-bs-decode` |
     | `overlap` | `--async-scheduling`, the default since 0.14 ([#27614](https://github.com/vllm-project/vllm/pull/27614)); `AsyncScheduler`; off: `--no-async-scheduling` | `event_loop_overlap`, the default; off: `--disable-overlap-schedule` |
-    | 8-bit weights, K/V | `--quantization fp8`, `--kv-cache-dtype fp8` | `--quantization fp8`, `--kv-cache-dtype fp8_e4m3` |
+    | 8-bit weights, `quantize_kv` | `--quantization fp8`, `--kv-cache-dtype fp8` | `--quantization fp8`, `--kv-cache-dtype fp8_e4m3` |
 
+    - **How the control flow differs.** Our loop waits for a step's tokens before it schedules the next
+      one. vLLM's `step_with_batch_queue` and SGLang's `event_loop_overlap` schedule and launch step n + 1
+      first, and only then read the tokens of step n, so stops and finished requests are handled one step
+      late.
+    - **8-bit K/V** is FP8 by default there, with one scale per layer unless the checkpoint has more:
+      8-bit floats keep small numbers without a scale of their own.
     - **How much the CPU can cost.** vLLM's
       [#6854](https://github.com/vllm-project/vllm/issues/6854) (2024) measured pauses of 5 to 13 ms
       between decodes, in which the GPU waited for Python. Async scheduling

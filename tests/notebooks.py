@@ -27,6 +27,7 @@ from course.registry import lesson_exercises
 from course.report import Report
 from course.saved_answers import source_of
 from course.source.dependencies import Dependencies
+from nanogpt.policies.blocks import free_table
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient
@@ -38,10 +39,7 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
-    "l07_blocks": [
-        ("hash_own_tokens", "block_hashes", "no_parent"),
-        ("free_whole_table", "free_table", "frees_all"),
-    ],
+    "l07_blocks": [],
     "l08_speculation": [
         ("keep_all_kv", "roll_back_kv", "keeps_rejected"),
     ],
@@ -50,8 +48,13 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("send_newest_token", "stream_delta", "newest_token"),
         ("free_at_once", "on_disconnect", "frees_in_mid_step"),
     ],
-    "l11_milliseconds": [("smaller_graph", "captured_size", "rounds_down")],
+    "l11_milliseconds": [],
 }
+
+
+def without_evicted(cached, evicted):
+    """Exhibit A of lesson 7, repaired: an evicted block cannot be found."""
+    return {block_hash: block for block_hash, block in cached.items() if block != evicted}
 
 
 def once_committed(num_computed_tokens, num_scheduled_tokens, size):
@@ -78,10 +81,19 @@ def wait_for_the_gpu(launch, synchronize, clock_us):
 
 
 WITHOUT_EXERCISE = {
-    "l07_blocks": {"num_findable_blocks": once_committed},
+    "l07_blocks": {
+        "cached_after_eviction": without_evicted,
+        "free_whole_table": free_table,
+        "num_findable_blocks": once_committed,
+    },
     "l08_speculation": {"draft_memory": forget},
     "l09_fleet": {"newest_after_removal": one_more},
-    "l11_milliseconds": {"time_step": wait_for_the_gpu},
+    "l11_milliseconds": {
+        "smaller_graph": lambda num_tokens, captured: min(
+            (size for size in captured if size >= num_tokens), default=None
+        ),
+        "time_step": wait_for_the_gpu,
+    },
 }
 
 

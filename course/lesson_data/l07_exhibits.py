@@ -23,25 +23,43 @@ def _request(id_: int, prompt: str, num_new: int) -> Request:
     return Request(id_, encode(prompt), num_new)
 
 
-# --- A: a hash without its parent ---------------------------------------------------------------
+# --- A: a hash that leads to an overwritten block -----------------------------------------------
 
 
-def run_without_parents(model: GPT, block_hashes: Rule) -> tuple[str, bool]:
-    """Three prompts; the third one's blocks are each in one of the other two."""
+class KeepsEvicted(BlockPool):
+    """A pool whose dictionary of hashes is what `rule` returns after an eviction."""
+
+    rule: Rule
+
+    def _evict(self, block: int) -> None:
+        cached = dict(self.block_of)
+        super()._evict(block)
+        self.block_of = dict(self.rule(cached, block))
+
+
+class SmallStore(Store):
+    """A store of six blocks."""
+
+    pool_type, num_blocks = KeepsEvicted, 6
+
+
+def run_after_evictions(model: GPT, cached_after_eviction: Rule) -> tuple[str, bool]:
+    """A prompt, a long one that takes all blocks, and the first one again."""
     requests = [
-        _request(0, KING + SAYS + "er", 12),
-        _request(1, DUKE + MERCY + " I", 12),
-        _request(2, DUKE + SAYS + "er", 24),
+        _request(0, KING + SAYS + "er", 24),
+        _request(1, DUKE + "Now, by the world, I do not know the man that has had so much", 12),
+        _request(2, KING + SAYS + "er", 24),
     ]
-    arrivals = [(12 * i, each) for i, each in enumerate(requests)]
 
     def job(rule: Rule) -> Seen:
-        return serve(ExhibitEngine(model, rule, policy="block_hashes"), arrivals)
+        engine = ExhibitEngine(model, rule, store=SmallStore)
+        engine.blocks.pool.rule = rule
+        return serve(engine, [(40 * i, each) for i, each in enumerate(requests)])
 
-    return symptoms(model, requests, watched(job, block_hashes))
+    return symptoms(model, requests, watched(job, cached_after_eviction))
 
 
-# --- B: freed while another table names it ------------------------------------------------------
+# --- B: freed while another table refers to it --------------------------------------------------
 
 
 class TrustingPool(BlockPool):

@@ -25,10 +25,11 @@ class Store(KVCache):
     requests: Mapping[int, Any]
     rule: Rule
     pool_type = BlockPool
+    num_blocks = 0  # 0: room for a full batch of the longest texts
 
     def __init__(self, model: GPT, policies: Policies) -> None:
         config, weight = model.config, model.token_embedding.weight
-        num_blocks = BATCH * -(-config.max_model_len // SIZE)
+        num_blocks = self.num_blocks or BATCH * -(-config.max_model_len // SIZE)
         super().__init__(
             config, num_blocks, SIZE, weight.dtype, weight.device, policies,
             num_lanes=BATCH, share=True, records_blocks=True,
@@ -115,8 +116,8 @@ def _wrong_count(store: Store) -> str:
     named = Counter(block for i in store.holders() for block in store.table(i))
     for block, count in enumerate(store.pool.ref_counts):
         if count != named[block]:
-            tables = f"{named[block]} tables name" if named[block] != 1 else "1 table names"
-            return f"block {block} has a count of {count}, but {tables} it"
+            tables = f"{named[block]} tables refer" if named[block] != 1 else "1 table refers"
+            return f"block {block} has a count of {count}, but {tables} to it"
     return "the store's tables and its pool disagree"
 
 

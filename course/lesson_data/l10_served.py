@@ -25,8 +25,7 @@ from course.lesson_data.l10_clients import (
 )
 from course.lesson_data.texts import shown, table
 from course.saved_answers import LoadedPolicies
-from nanogpt import Engine, EngineConfig, Policies, decode, encode, generate, load_model
-from nanogpt.clock import WallClock
+from nanogpt import Engine, decode, encode, generate, load_model
 from nanogpt.contest import BASELINES, NAMES, Round, play_round
 from nanogpt.figures.curves import contest_scores
 from nanogpt.server import ServerPolicies, ServerSettings
@@ -54,12 +53,6 @@ def server_policies(attempts: Attempts) -> ServerPolicies:
     return ServerPolicies(
         **{name: each.or_reference(getattr(usual, name)) for name, each in attempts.items()}
     )
-
-
-def engine_maker(config: EngineConfig, policies: Policies) -> MakeEngine:
-    """A function that makes an engine in float64, on the wall clock."""
-    model = load_model(dtype=torch.float64)
-    return lambda: Engine(model, config, policies, clock=WallClock())
 
 
 @functools.cache

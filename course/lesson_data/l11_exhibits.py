@@ -8,7 +8,7 @@ import torch
 
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
-from course.lesson_data.texts import shown
+from course.lesson_data.texts import shown, table
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, decode, encode, generate
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_store import KVStore
@@ -69,12 +69,17 @@ def replayed(model: GPT, rule: Rule) -> tuple[list[list[int]], list[tuple[int, i
     return [list(trace.generated_tokens(i)) for i in range(len(LINES))], made[0].steps
 
 
-def replay_table(model: GPT, rule: Rule) -> str:
-    """How the engine's steps ran, and whether the texts are the oracle's; Markdown."""
+def smallest_that_fits(num_tokens: int, captured: Sequence[int]) -> int | None:
+    """The captured size to pad a step to; None for an eager step."""
+    return min((size for size in captured if size >= num_tokens), default=None)
+
+
+def replay_table(model: GPT, rule: Rule) -> tuple[str, bool]:
+    """(how the engine's steps ran, whether the texts are the oracle's); Markdown."""
     try:
         texts, steps = run(replayed, model, Policy(rule))
     except RunError as error:
-        return f"**The engine stopped:** {error}"
+        return f"**The engine stopped:** {error}", False
     rows = [
         f"| {batch} | {'eager | none' if size is None else f'{size} | {size - batch}'} | {count} |"
         for (batch, size), count in Counter(steps).items()
@@ -88,8 +93,8 @@ def replay_table(model: GPT, rule: Rule) -> str:
             f"{len(wrong)} of 6 texts are wrong. Request {first} should be "
             f"{shown(decode(oracle[first]))}, and is {shown(decode(texts[first]))}."
         )
-    head = "| decodes in the step | graph | padding rows | steps |\n|--:|--:|--:|--:|\n"
-    return head + "\n".join(rows) + f"\n\n{verdict}"
+    head = "| decodes in the step | graph | padding rows | steps |"
+    return f"{table(head, 'rrrr', rows)}\n\n{verdict}", not wrong
 
 
 # --- B: a clock beside an asynchronous GPU ------------------------------------------------------
@@ -130,6 +135,6 @@ def benchmark(rule: Rule) -> tuple[str, bool]:
         times = run(timed_by, Policy(rule))
     except RunError as error:
         return f"**The benchmark stopped:** {error}", False
-    rows = "\n".join(f"| {i} | {us} µs | {LEAST_US:,} µs |" for i, us in enumerate(times))
-    head = "| step | measured | least time by the roofline |\n|--:|--:|--:|\n"
-    return head + rows, times == [LAUNCH_US + COMPUTE_US] * 3
+    rows = (f"| {i} | {us} µs | {LEAST_US:,} µs |" for i, us in enumerate(times))
+    head = "| step | measured | least time by the roofline |"
+    return table(head, "rrr", rows), times == [LAUNCH_US + COMPUTE_US] * 3

@@ -19,11 +19,12 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
+from course.lesson_data.texts import table
 from course.registry import exercise
 from nanogpt import GPT, Engine, EngineConfig, Request
 from nanogpt.figures.curves import line_chart
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
-from widgets import bar, whose
+from widgets import whose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,43 +95,60 @@ def measured_now(model: GPT) -> str:
         times = us["step"], us["schedule"], us["execute"], us["sample"], rest
         rows.append(f"| {batch} | {' | '.join(f'{each:,.0f}' for each in times)} |")
     head = "| batch | step (µs) | schedule | execute | sample | update and record |"
-    return f"{head}\n|{'--:|' * 6}\n" + "\n".join(rows)
+    return table(head, "rrrrrr", rows)
 
 
-def phases_table(found: dict[str, Any]) -> str:
-    """Packed beside compiled at three batch sizes; Markdown."""
+def phases_table(found: dict[str, Any], *executors: str) -> str:
+    """These executors' steps by phase at three batch sizes; Markdown."""
     rows = list[str]()
     for batch in ("1", "8", "32"):
-        steps = {name: found["decode_us"][name][batch] for name in ("packed", "compiled")}
-        longest = max(sum(us.values()) for us in steps.values())
-        for name, us in steps.items():
-            arithmetic = us["products"] + us["attention"]
-            engine = sum(us.values()) - us["launches"] - arithmetic
-            parts = [each / longest for each in (arithmetic, engine, us["launches"])]
+        for name in executors:
+            us = found["decode_us"][name][batch]
             numbers = " | ".join(f"{us[phase]:,.0f}" for phase in PHASES)
-            rows.append(f"| {batch} | {name} | {bar(parts, ms(sum(us.values())))} | {numbers} |")
+            rows.append(f"| {batch} | {name} | {ms(sum(us.values()))} | {numbers} |")
     head = f"| batch | executor | step | {' | '.join(PHASES)} |"
-    return f"{head}\n|--:|:--|:--|{'--:|' * len(PHASES)}\n" + "\n".join(rows)
+    return table(head, "rlr" + "r" * len(PHASES), rows)
+
+
+_COLOURS = {
+    "Engine.step": "#51606f", "schedule": "#4c4bb5", "execute": "#0b6bb0", "sample": "#00795b",
+    "update and record": "#7a6200", "launches": "#b04a00", "products": "#96417f",
+    "attention": "#a3293d",
+}  # fmt: skip
+
+
+def flame(us: Us, title: str, *, opened: bool) -> str:
+    """A step above what it calls, as wide as they take time, the forward pass opened; HTML."""
+    inside = {name: us[name] for name in PHASES[1:4]}
+    calls = {"execute": sum(inside.values())} | {name: us[name] for name in PHASES[4:]}
+    calls = {"schedule": us["schedule"], **calls}
+    whole = {"Engine.step": sum(calls.values())}
+    rows = [(whole, 0.0), (calls, 0.0), *([(inside, us["schedule"])] if opened else [])]
+    times = {name: each for row, _ in rows for name, each in row.items()}
+    percent = 100 / times["Engine.step"]
+    drawn = "".join(
+        f'<div style="display:flex;height:1.6em;margin:2px 0 0 {start * percent:.2f}%">'
+        + "".join(
+            f'<i style="flex:{each:.0f};background:{_COLOURS[name]};margin-right:1px"></i>'
+            for name, each in row.items()
+        )
+        + f'<i style="flex:{times["Engine.step"] - start - sum(row.values()):.0f}"></i></div>'
+        for row, start in rows
+    )
+    keys = " ".join(
+        f'<span style="white-space:nowrap;margin-right:1em"><b style="color:{_COLOURS[name]}">■'
+        f"</b> {name} {ms(each)}</span>"
+        for name, each in times.items()
+    )
+    return (
+        f'<figure style="margin:1em 0"><figcaption>{title}</figcaption>'
+        f'<div aria-hidden="true">{drawn}</div><div style="font-size:.85em">{keys}</div></figure>'
+    )
 
 
 def ms(us: float) -> str:
     """As "1.73 ms"."""
     return f"{us / 1000:.3g} ms"
-
-
-def batch_chart(found: dict[str, Any]) -> Figure:
-    """CPU milliseconds of a step by batch size, packed and compiled."""
-    curves = {
-        name: [
-            (int(batch), round(sum(us.values()) / 1000, 3))
-            for batch, us in found["decode_us"][executor].items()
-        ]
-        for executor, name in {"packed": "packed, eager", "compiled": "compiled"}.items()
-    }
-    return line_chart(
-        {"CPU time of a step (ms)": curves}, "decodes in the step",
-        "A step of decodes, eager and compiled", "measured: " + found["machine"], log_x=True,
-    )  # fmt: skip
 
 
 # --- the roofline -------------------------------------------------------------------------------
@@ -227,8 +245,8 @@ def bounds_table(answer: Attempt, found: dict[str, Any]) -> str:
         f"| {name} | {ms(us)} | {bound} | {each or 'not measured'} |"
         for (name, us, bound), each in zip_longest(rows, measured)
     ]
-    head = "| step | at least | bound | measured: packed, compiled |\n|:--|--:|:--|:--|\n"
-    return f"By `roofline`, {whose(mine)}:\n\n{head}" + "\n".join(lines)
+    head = "| step | at least | bound | measured: packed, compiled |"
+    return f"By `roofline`, {whose(mine)}:\n\n{table(head, 'lrll', lines)}"
 
 
 # --- async scheduling ---------------------------------------------------------------------------
@@ -277,10 +295,8 @@ def eight_bits_table(found: dict[str, Any]) -> str:
         ("8-bit weights", weights["int8"], kv["float32"], times["int8"], same["weights"]),
         ("8-bit K/V", weights["float32"], kv["int8"], "not built | not built", same["kv"]),
     )
-    head = (
-        "| | weights of the layers | K/V per token | step, batch 1 | step, batch 32 | "
-        "same next token |\n|:--|--:|--:|--:|--:|--:|\n"
-    )
-    return head + "\n".join(
+    head = "| | weights of the layers | K/V per token | step, batch 1 | step, batch 32 |"
+    lines = (
         f"| {name} | {w / 1e6:.2f} MB | {k:,} B | {us} | {same} |" for name, w, k, us, same in rows
     )
+    return table(f"{head} same next token |", "lrrrrr", lines)

@@ -1,4 +1,4 @@
-"""Exercise 7.3: the hash by which a block is found."""
+"""Exercise 7.2: the hash by which a block is found."""
 
 import hashlib
 import json
@@ -178,7 +178,7 @@ JUDGE = SameAndOther(FORMS, IDEAS, CHANGES, WEAK, EVIDENCE)
 ALL_BEFORE = "all tokens before, named once more, say the same"
 
 EXERCISE = Exercise(
-    number=3,
+    number=2,
     title="Hash the blocks",
     minutes=8,
     points=3,

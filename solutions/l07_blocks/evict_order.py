@@ -1,4 +1,4 @@
-"""Exercise 7.5: which cached blocks are evicted, and in which order."""
+"""Exercise 7.4: which cached blocks are evicted, and in which order."""
 
 import functools
 import random
@@ -156,7 +156,7 @@ JUDGE = Comparison(
 )
 
 EXERCISE = Exercise(
-    number=5,
+    number=4,
     title="Order the evictions",
     minutes=6,
     points=3,

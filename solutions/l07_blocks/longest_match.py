@@ -1,4 +1,4 @@
-"""Exercise 7.4: the longest cached prefix of a request."""
+"""Exercise 7.3: the longest cached prefix of a request."""
 
 import itertools
 import random
@@ -217,7 +217,7 @@ CASES = {
 }
 
 EXERCISE = Exercise(
-    number=4,
+    number=3,
     title="Find the longest cached prefix",
     minutes=8,
     points=3,

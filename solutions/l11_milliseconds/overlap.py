@@ -1,4 +1,4 @@
-"""Exercise 11.3: what scheduling one step ahead saves."""
+"""Exercise 11.2: what scheduling one step ahead saves."""
 
 import random
 from collections.abc import Callable
@@ -138,7 +138,7 @@ JUDGE = Comparison(
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    number=3,
+    number=2,
     title="Scheduling one step ahead",
     minutes=8,
     points=2,
@@ -150,10 +150,9 @@ EXERCISE = Exercise(
             "`schedule_us` and then executed on the GPU in `execute_us`, at least 1 µs each.",
             "Without async scheduling, the engine schedules a step when the one before it has been "
             "executed.",
-            "With `async_scheduling`, the CPU schedules without waiting for results: it begins "
-            "with the next step as soon as it has scheduled this one. The GPU executes steps in "
-            "order. It begins a step when the step is scheduled and the one before it has been "
-            "executed.",
+            "With `async_scheduling`, the CPU schedules one step ahead: while the GPU executes a "
+            "step, it schedules the next one, and no further. The GPU executes steps in order. It "
+            "begins a step when the step is scheduled and the one before it has been executed.",
             "Returns the microseconds from the first schedule to the end of the last execution.",
         ),
         args=(2, 5, 3, True),

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+import torch
 from answers import worked
 
 from course.attempt import Attempt
@@ -14,7 +15,8 @@ from course.lesson_data import l10_clients, l10_exhibits, l10_load, l10_served
 from course.lesson_data.l10_clients import Answer, Call, Served, serve_calls
 from course.registry import exercise
 from course.saved_answers import LoadedPolicies
-from nanogpt import EngineConfig, Policies
+from nanogpt import Engine, EngineConfig, Policies, load_model
+from nanogpt.clock import WallClock
 from nanogpt.server import ServerPolicies
 
 NAMES = ("admission_control", "stream_delta", "on_disconnect")
@@ -36,7 +38,8 @@ def attempts(**functions: Any) -> dict[str, Attempt]:
 
 def make_engine(policies: Policies = Policies()) -> Any:
     config = EngineConfig(token_budget=32, max_kv_tokens=400, max_batch_size=4, keep_steps=2_000)
-    return l10_served.engine_maker(config, policies)
+    exact = load_model(dtype=torch.float64)
+    return lambda: Engine(exact, config, policies, clock=WallClock())
 
 
 def two_clients(make: Any, policies: ServerPolicies) -> Served[list[Answer]]:

@@ -6,9 +6,11 @@ import pytest
 from answers import worked
 from support import ROOT
 
-from course.lesson_data import l11_exhibits, l11_step
+from course.lesson_data import l11_exhibits, l11_quantized, l11_step
 from course.lesson_data.l11_step import H100, LLAMA_KV, LLAMA_WEIGHTS, OUR_KV, OUR_WEIGHTS, PHASES
 from nanogpt import load_model
+from nanogpt.clock import SERVER_CPU
+from solutions.l11_milliseconds import quantize_kv
 
 TEXT = (ROOT / "lessons" / "l11_milliseconds.py").read_text(encoding="utf-8")
 PROSE = " ".join(re.sub(r'"\s+"', "", TEXT).split())
@@ -22,18 +24,28 @@ def total(executor: str, batch: int) -> float:
 
 def test_the_prose_about_a_step_s_phases_holds_for_the_record():
     assert [tuple(us) for each in US.values() for us in each.values()] == [PHASES] * 18
-    packed, compiled = US["packed"]["1"], US["compiled"]["1"]
-    arithmetic = compiled["products"] + compiled["attention"]
-    assert "one to two milliseconds" in PROSE and 900 < total("packed", 1) < 2000
-    assert "0.1 to 0.2 ms" in PROSE and 80 < arithmetic < 220
-    assert "About a tenth" in PROSE and 0.06 < arithmetic / total("packed", 1) < 0.14
-    longer = (packed["products"] + packed["attention"]) / 1000
-    both = f"{longer:.2f} ms in PyTorch's operators and {arithmetic / 1000:.2f} ms, a tenth"
-    assert f"they take {both} of the packed step" in PROSE
-    assert packed["launches"] > total("packed", 1) / 2
-    many = US["packed"]["32"]
+    packed, many, whole = US["packed"]["1"], US["packed"]["32"], total("packed", 1)
+    read_us = 1e6 * (4 * OUR_WEIGHTS + 256 * OUR_KV) / FOUND["roof"]["bytes_per_s"]
+    assert "4.2 MB / 17 GB/s = 0.25 ms, about a fifth" in PROSE and 0.18 < read_us / whole < 0.22
+    assert packed["products"] + packed["attention"] == pytest.approx(read_us, rel=0.1)
+    operations_us = 2e6 * OUR_WEIGHTS / FOUND["roof"]["flops_per_s"]
+    assert "93 GFLOP/s are 0.02 ms" in PROSE and round(operations_us / 1000, 2) == 0.02
+    assert (
+        "launches are two thirds of this step" in PROSE and 0.6 < packed["launches"] / whole < 0.7
+    )
+    assert "less than half as long" in PROSE and SERVER_CPU.step_us(0, 1, 256) < whole / 2
     assert "they do not even double" in PROSE and many["launches"] < 2 * packed["launches"]
-    assert many["products"] + many["attention"] > 5 * (packed["products"] + packed["attention"])
+    assert "about 7 times as long" in PROSE and round(many["products"] / packed["products"]) == 7
+    assert "more than half of the step" in PROSE and many["attention"] > total("packed", 32) / 2
+
+
+def test_8_bit_k_v_changes_few_tokens_and_one_scale_for_a_block_no_more():
+    exact, *others = (
+        l11_quantized.next_tokens(rule, load_model())
+        for rule in (None, worked("l11.quantize_kv"), quantize_kv.per_block)
+    )
+    by_head, by_block = (sum(a != b for a, b in zip(exact, each, strict=True)) for each in others)
+    assert 0 < by_block <= by_head < len(exact) / 25
 
 
 def test_the_prose_says_what_compiling_gains_by_batch_size_and_costs_once():
@@ -67,6 +79,7 @@ def test_our_model_has_the_weights_and_k_v_of_the_roofline():
 def test_the_corner_of_the_h100_lies_at_295_and_decodes_never_reach_it():
     roofline, corner = worked("l11.roofline"), H100[0] / H100[1]
     assert round(corner) == 295
+    assert round(2 * LLAMA_WEIGHTS / (corner * LLAMA_KV)) == 413 and "about 413 tokens" in PROSE
     assert pytest.approx(122, abs=0.1) == 2 * LLAMA_WEIGHTS / (1000 * LLAMA_KV)
     for batch in (1, 64, 256, 4096):
         kv = batch * 1000 * LLAMA_KV

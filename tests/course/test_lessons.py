@@ -29,6 +29,7 @@ NOTHING_ANSWERS = {
     "l06.exhibit_a",
     "l06.exhibit_b",
     "l09.baseline",
+    "l10.http_share",
 }
 # What a lesson's prose relies on, as its own runs must show it.
 CLAIMS: dict[str, list[str]] = {
@@ -81,6 +82,10 @@ CLAIMS: dict[str, list[str]] = {
         "blocks of 16, yours 800 992",
         "1,088 1,344",
     ],
+    "l08_speculation": [  # alone a gain; in a large batch only where little is rejected
+        "an ordinary opening 1 44 20 of 145 1.45 ×1.21 ×0.65",
+        "an ordinary opening 3 53 11 of 20 1.21 ×1.18 ×1.06",
+    ],
     "l10_capstone": [
         "HTTP/1.1 200 OK",
         "All six texts are the oracle's",
@@ -95,6 +100,7 @@ CLAIMS: dict[str, list[str]] = {
         "8B, H100: a chunk of 2,048 33.1 ms compute",
         "8B in 8 bits, H100: 1 decode 2.43 ms memory",
         "2 of 6 texts are wrong",
+        "8 bits 14 of 489 65,664 B 487",
     ],
 }
 

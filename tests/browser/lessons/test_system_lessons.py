@@ -95,7 +95,7 @@ def block_hashes(tokens, size, salt):
         found.append(hashlib.sha256(said.encode()).hexdigest())
     return found
 """
-ALL_FIVE = "allocate, free_table, block_hashes, longest_match, evict_order"
+ALL_FOUR = "allocate, block_hashes, longest_match, evict_order"
 
 
 @pytest.fixture
@@ -123,9 +123,9 @@ def test_a_hash_without_its_parent_finds_what_is_not_there_and_another_text_come
 
 
 @in_lesson("l07_blocks")
-def test_all_five_are_yours_and_measured(lesson, shared):
-    lesson.answer_right("allocate", "free_table", "longest_match", "evict_order")
-    expect(shared).to_contain_text(f"In this run {ALL_FIVE} came from you.")
+def test_all_four_are_yours_and_measured(lesson, shared):
+    lesson.answer_right("allocate", "longest_match", "evict_order")
+    expect(shared).to_contain_text(f"In this run {ALL_FOUR} came from you.")
     expect(shared).to_contain_text("112 more were found in cached blocks")
     sixteen = lesson.page.locator(".output tr", has_text="blocks of 16, yours")
     expect(sixteen).to_contain_text("800")
@@ -323,27 +323,13 @@ def test_a_stream_that_repeats_or_never_ends_is_told_and_a_right_one_serves_agai
 
 # ---- lesson 11 -----------------------------------------------------------------------------------
 
-PADS_DOWN = """\
-def captured_size(num_tokens, captured):
-    return max(size for size in captured if size <= num_tokens)
-"""
-
-
-@in_lesson("l11_milliseconds")
-def test_a_graph_that_is_too_small_shows_stale_texts_until_the_batch_is_padded_up(lesson):
-    replayed = lesson.shows("padding rows").first
-    expect(replayed).to_contain_text("All six texts equal those of the oracle")
-    lesson.answer(PADS_DOWN)
-    expect(lesson.report("captured_size", "failed")).to_contain_text("Pad up")
-    expect(replayed).to_contain_text("2 of 6 texts are wrong")
-    lesson.answer_right("captured_size")
-    expect(replayed).to_contain_text("All six texts equal those of the oracle")
-
 
 @in_lesson("l11_milliseconds")
 def test_the_roofline_and_the_overlap_are_drawn_by_the_learner_s_functions(lesson):
     lesson.answer_right("roofline")
     expect(lesson.shows("8B, H100: 64 decodes").first).to_contain_text("By roofline, yours")
+    lesson.answer_right("quantize_kv")
+    expect(lesson.shows("requests that fit").first).to_contain_text("By quantize_kv, yours")
     lesson.answer_right("overlap")
     expect(lesson.shows("A hundred steps whose execution takes 5 ms").first).to_contain_text(
         "computed by overlap: yours"
