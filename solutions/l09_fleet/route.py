@@ -1,4 +1,4 @@
-"""Exercise 9.3: which worker a request is sent to."""
+"""Exercise 9.2: which worker a request is sent to."""
 
 import random
 
@@ -95,7 +95,7 @@ JUDGE = Comparison(
 BACKLOGS = [view(5, 300), view(2, 100), view(4, 200)]
 
 EXERCISE = Exercise(
-    number=3,
+    number=2,
     title="The worker that finishes the prefill first",
     minutes=6,
     points=2,
