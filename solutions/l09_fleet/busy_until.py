@@ -154,7 +154,7 @@ on = JUDGE.on
 EXERCISE = Exercise(
     number=3,
     title="When is a worker done, by an old report?",
-    minutes=8,
+    minutes=5,
     points=3,
     task=Task(
         signature="busy_until(reported_us: int, backlog: int, sent: list[tuple[int, int]], "
@@ -208,4 +208,8 @@ EXERCISE = Exercise(
         ("any report", JUDGE.on_drawn(any_reports)),
     ),
     draw_call=named("reported_us", "backlog", "sent", "us_per_token"),
+    equivalent_mutants={
+        "us_per_token at least 1": "a token takes time",
+        "result at least 1": "the worker is done after the moment 0",
+    },
 )

@@ -11,7 +11,7 @@ from solutions.l09_fleet._routes import KEY_ERROR, MISCONCEPTIONS
 # --- right answers ------------------------------------------------------------------------------
 
 
-def route(workers: "list[WorkerView]", hits: dict[int, int]) -> int:
+def route(workers: list[WorkerView], hits: dict[int, int]) -> int:
     """Return the `id` of the worker that finishes the prefill of a request first."""
     # Backlog and hit are both tokens, so they weigh the same. If a hit counts ten times, it sends
     # all requests with one prefix to one worker, even when the wait there costs more than it saves.

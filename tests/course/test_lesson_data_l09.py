@@ -1,6 +1,7 @@
 """Behind lesson 9: the numbers that its prose and its fixed tables say, run or read again."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from support import ROOT
 
@@ -114,5 +115,5 @@ def test_old_reports_herd_and_what_was_sent_since_disperses_the_herd():
     assert abs(mended.totals.ttft_p50_ms - now.totals.ttft_p50_ms) < 0.5
     where = [visit.worker for visit in old.visits]
     assert max(map(where.count, range(4))) / len(where) < 0.3
-    runs = sum(one != other for one, other in zip(where, where[1:], strict=False))
+    runs = sum(one != other for one, other in pairwise(where))
     assert runs < len(where) / 3, "most requests follow the one before"
