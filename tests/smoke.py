@@ -190,8 +190,7 @@ def jupyter(course: Course) -> None:
 
 WORKERS = """
 from course.lesson_data.l09_recording import real_workers
-from nanogpt.fleet import decisions
-times_ms = [row["ttft_ms"] for row in real_workers(decisions.route, 1)["by_hit"]]
+times_ms = [row["ttft_ms"] for row in real_workers(1)["by_hit"]]
 assert min(times_ms) > 0 and len(set(times_ms)) == len(times_ms), times_ms
 """
 RANKS = """

@@ -1,26 +1,19 @@
-"""Behind lesson 9's queue: a rush by class of priority, and urgency as curves."""
+"""Behind lesson 9's queue: a morning of pushes and pops, and a rush in several orders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course.attempt import Attempt
-from course.calling.jobs import RunError, run
 from course.lesson_data.l09_lazy_heap import heap_story, pop_live, told
 from course.lesson_data.texts import table
-from nanogpt.figures.curves import line_chart
-from nanogpt.fleet import decisions
-from nanogpt.fleet.fleet_config import ADAPTIVE
-from nanogpt.fleet.fleet_record import FleetRun
+from nanogpt.fleet.costs import CALIBRATED_COST
+from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.simulation import simulate
-from nanogpt.fleet.workload import make_workload
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nanogpt.fleet.workload import Workload, make_workload
 
 A_MORNING = (
     ("push", 3, (6, 500)),  # (priority, deadline)
@@ -63,67 +56,45 @@ def ms(value: float | None) -> str:
 
 # --- the rush -----------------------------------------------------------------------------------
 
+PLAIN = FleetConfig(
+    cost=CALIBRATED_COST, urgency="off", ageing_us=None, preemption_gap=None, speculation=False
+)
+"""Four workers with prefix caches, and nothing else that this lesson compares."""
+ORDERS = {
+    name: replace(PLAIN, name=name, **changes)
+    for name, changes in {
+        "by arrival": {"order": "fifo"},
+        "by arrival, others may pass": {"ageing_us": 1},  # a level is worth a microsecond
+        "by priority": {},
+        "by priority, ageing 1 s a level": {"ageing_us": 1_000_000},
+        "by priority, ageing 250 ms a level": {"ageing_us": 250_000},
+    }.items()
+}
+"""The queue's orders, each with one change from the one before."""
 
-def rush() -> dict[str, FleetRun]:
-    """300 requests per second for 4 s, more than four workers can serve, in three orders."""
-    load = make_workload("steady", 300, 4, seed=42)
-    unaged = replace(ADAPTIVE, name="by priority", order="priority", ageing_us=None)
-    by_arrival = replace(unaged, name="by arrival", order="fifo")
-    aged = replace(ADAPTIVE, name="by priority, with ageing")
-    traced = simulate(by_arrival, load)
-    return {run.config.name: run for run in (traced, simulate(unaged, load), simulate(aged, load))}
+
+def rush() -> Workload:
+    """60 requests per second for 10 s, more than four workers can serve."""
+    return make_workload("steady", 60, 10, seed=42)
 
 
-def classes_table(runs: Mapping[str, FleetRun]) -> str:
-    """TTFT by class of priority, median and longest, for each order; Markdown."""
-    classes = {"0 to 2": range(3), "3 to 5": range(3, 6), "6 to 9": range(6, 10)}
-
-    def waits(run: FleetRun, levels: range) -> str:
-        found = [
-            (outcome.first_token_us - request.arrival_us) / 1000
-            for request, outcome in zip(run.workload.requests, run.outcomes, strict=True)
-            if request.priority in levels and outcome.first_token_us is not None
+def orders_table(load: Workload) -> str:
+    """TTFT and late requests for each order of the queue; Markdown."""
+    classes = range(3), range(3, 6), range(6, 10)
+    rows: list[str] = []
+    for name, config in ORDERS.items():
+        run = simulate(config, load)
+        waits = [
+            [
+                (outcome.first_token_us - request.arrival_us) / 1000
+                for request, outcome in zip(load.requests, run.outcomes, strict=True)
+                if request.priority in levels and outcome.first_token_us is not None
+            ]
+            for levels in classes
         ]
-        return f"{ms(median(found))} / {ms(max(found))}"
-
-    rows = [
-        f"| {name} | {' | '.join(waits(run, levels) for levels in classes.values())} |"
-        for name, run in runs.items()
-    ]
-    head = " | ".join(f"priority {name}" for name in classes)
-    return table(f"| TTFT in ms, median / longest | {head} |", "lrrr", rows)
-
-
-# --- urgency -----------------------------------------------------------------------------------
-
-
-def lifted(boosted_priority: Attempt) -> Figure:
-    """The priority over time of one request with 80 ms of work, by two rules."""
-
-    def source(at_ms: int) -> int:
-        level = 8
-        for _ in range(max(0, at_ms - 150 + 1)):  # at every millisecond again
-            level = decisions.bump_source(level, at_ms * 1000, 200_000)
-        return level
-
-    curves = {"the source": _corners([source(at_ms) for at_ms in range(301)])}
-    name = "yours" if boosted_priority.started else "the reference"
-
-    def levels_of(rule: Callable[..., Any]) -> list[Any]:
-        return [rule(8, at_ms * 1000, 200_000, 80_000) for at_ms in range(301)]
-
-    with suppress(RunError):  # the check has said why
-        levels = run(levels_of, boosted_priority.or_reference(decisions.boosted_priority))
-        curves[name] = _corners([each if type(each) is int else 8 for each in levels])
-    title = "Priority 8, deadline at 200 ms, 80 ms of work"
-    return line_chart({"priority, 0 the highest": curves}, "time (ms)", title)
-
-
-def _corners(values: Sequence[int]) -> list[tuple[float, float]]:
-    """The points at which a curve of one number per millisecond turns."""
-    end = len(values) - 1
-    corners = {0, end}
-    for at in range(1, end + 1):
-        if values[at] != values[at - 1]:
-            corners |= {at - 1, at}
-    return [(at, values[at]) for at in sorted(corners)]
+        cells = [ms(run.totals.ttft_p50_ms), ms(run.totals.ttft_p99_ms), str(run.totals.violations)]
+        cells += [f"{ms(median(each))} / {ms(max(each))}" for each in waits]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    names = " | ".join(f"priority {each[0]} to {each[-1]}" for each in classes)
+    head = f"| order of the queue | median TTFT | 99th percentile | late | {names} |"
+    return table(head, "lrrrrrr", rows)

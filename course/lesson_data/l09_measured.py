@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
 from course.lesson_data.l09_recording import real_workers
-from course.lesson_data.texts import table
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 
 if TYPE_CHECKING:
@@ -18,20 +17,17 @@ TTFT = ["ttft_p50_ms", "ttft_p99_ms"]
 _MOST_S = 60.0  # of computing in the router, beside which the workers compute
 
 
-def order_pairs() -> dict[str, dict[str, Any]]:
-    """Ten seeds of the rush: by priority, without and with ageing, against by arrival."""
-    return recorded("fleet")["order"]
+def order_pairs() -> dict[str, Any]:
+    """Ten seeds of the rush: by priority against by arrival, where others may pass."""
+    return recorded("fleet")["order"]["by priority"]
 
 
-# --- two real workers ---------------------------------------------------------------------------
-
-
-def two_workers(now: bool, route: Callable[..., Any]) -> tuple[dict[str, Any], str]:
-    """(figures, where they come from): measured with `route` if `now`, else recorded."""
+def two_workers(now: bool) -> tuple[dict[str, Any], str]:
+    """(figures, where they come from): measured if `now`, else recorded."""
     if not now:
-        return recorded("fleet")["workers"], "recorded, with the reference's route"
+        return recorded("fleet")["workers"], "recorded"
     try:
-        return run(real_workers, route, limit_s=_MOST_S), "measured here, just now"
+        return run(real_workers, limit_s=_MOST_S), "measured here, just now"
     except RunError as failed:
         return recorded("fleet")["workers"], f"recorded, since it could not be run here: {failed}"
 
@@ -44,17 +40,3 @@ def hit_chart(real: Mapping[str, Any], where_from: str) -> Figure:
     curve(axes, "one prompt", [(row["hit"], row["ttft_ms"]) for row in real["by_hit"]])
     label_axes(axes, "prefix hit (tokens)", "TTFT (ms)")
     return figure
-
-
-def routes_table(real: Mapping[str, Any]) -> str:
-    """Two routes of the same requests over two real workers; Markdown."""
-    rows = [
-        f"| {name} | {run['computed']:,} | {run['hits']:,} | "
-        f"{', '.join(map(str, run['per_worker']))} | {run['mean_ttft_ms']:.0f} ms |"
-        for name, run in real["by_route"].items()
-    ]
-    head = "| route | prompt tokens computed | hit | requests per worker | mean TTFT |"
-    return (
-        f"{real['num_requests']} requests with {real['num_prefixes']} system prompts of "
-        f"{real['prefix']} tokens, in random order:\n\n{table(head, 'lrrlr', rows)}"
-    )

@@ -1,11 +1,11 @@
-"""Behind lesson 9's fleets: one system prompt, a preemption, a burst, and a practice load."""
+"""Behind lesson 9's fleets: shared prefixes, loads that are old reports, and a practice load."""
 
 from __future__ import annotations
 
 import functools
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,26 +13,27 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError
 from course.calling.policies import Policy
 from course.checks.fleet_loads import FLEET, Load
-from course.lesson_data.l09_fleet import ms
-from course.lesson_data.texts import table, whose_policies
+from course.lesson_data.l09_fleet import PLAIN, ms
+from course.lesson_data.texts import table
 from course.replay import Rerun
 from nanogpt.fleet import decisions
-from nanogpt.fleet.costs import CALIBRATED_COST
-from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO, FleetConfig
+from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
-from nanogpt.fleet.workload import FleetRequest, Workload, make_workload
+from nanogpt.fleet.workload import FleetRequest, Workload
+from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
 
 Serving = FleetRun | str
 """A run of a fleet, or the sentence that says why there is none."""
-_GPU = replace(ADAPTIVE, cost=CALIBRATED_COST)
 
 # --- routing ------------------------------------------------------------------------------------
 
-_ROOMY = FleetConfig(  # KV for all of them, so that only the routing decides
-    cost=CALIBRATED_COST, kv_tokens=32_768, speculation=False, urgency="off", preemption_gap=None
-)
+ROOMY = replace(PLAIN, kv_tokens=32_768)
+"""K/V for all requests at once, so that only the routing decides."""
+MANY = replace(PLAIN, kv_tokens=6144)
+"""Room for about a third of twelve prefixes of 600 tokens, beside the running requests."""
+US_PER_TOKEN = 13
 
 
 def one_system_prompt() -> Workload:
@@ -48,16 +49,23 @@ def one_system_prompt() -> Workload:
     return Workload(tuple(requests))
 
 
-def routed(routing: str, **policies: Any) -> Serving:
-    """The run of those requests by one routing rule, or with a learner's policies."""
-    config = replace(_ROOMY, name=routing, routing="backlog" if policies else routing)
-    return served(config, one_system_prompt(), **policies)
+def twelve_system_prompts() -> Workload:
+    """200 requests, each with one of twelve prefixes of 600 tokens, one every 6 ms on average."""
+    return _prompts(12, 6000)
 
 
-@functools.cache
-def _routed_by_rule(routing: str) -> Serving:
-    """The run of a rule that no edit changes, simulated once."""
-    return routed(routing)
+def _prompts(num_prefixes: int, gap_us: int) -> Workload:
+    """200 prompts of 650 to 750 tokens; without a common prefix if `num_prefixes` is 0."""
+    draw, now_us = random.Random(f"{num_prefixes} prefixes"), 0
+    openings = [draw.randbytes(600) for _ in range(num_prefixes)]
+    requests: list[FleetRequest] = []
+    for number in range(200):
+        opening = draw.choice(openings) if openings else draw.randbytes(600)
+        prompt = tuple(opening + draw.randbytes(draw.randint(50, 150)))
+        deadline_us = now_us + 500_000
+        requests.append(FleetRequest(number, now_us, prompt, draw.randint(5, 30), 5, deadline_us))
+        now_us += round(draw.expovariate(1 / gap_us))
+    return Workload(tuple(requests))
 
 
 def served(config: FleetConfig, load: Workload, **policies: Any) -> Serving:
@@ -69,129 +77,125 @@ def served(config: FleetConfig, load: Workload, **policies: Any) -> Serving:
         return f"**The run stopped:** {error}"
 
 
-def routing_table(by_source: Serving, route: Attempt) -> str:
-    """The same 150 requests by several routing rules, the learner's last; Markdown."""
-    rows = [
-        _routing_row("the source's score", by_source),
-        _routing_row("each worker in turn", _routed_by_rule("round_robin")),
-        _routing_row("backlog minus hit, the reference's", _routed_by_rule("backlog")),
-    ]
-    said = "Your `route` is not written yet: the last line is the reference's.\n\n"
-    if route.started:
-        mine = routed("yours", route=route.or_reference(decisions.route))
-        rows.append(_routing_row("your `route`", mine))
-        said = ""
-    head = "| 150 requests, modelled | requests per worker | hottest | prefix hits | TTFT, median |"
-    return said + table(f"{head} 99th percentile |", "llrrrr", rows)
+def routing_table(pop: Attempt, route: Attempt) -> str:
+    """Two loads by several routing rules, the learner's last; Markdown."""
+    said = "" if route.started else "Your `route` is not written yet.\n\n"
+    for title, config, load in (
+        ("150 requests with one system prompt", ROOMY, one_system_prompt()),
+        ("200 requests with twelve system prompts", MANY, twelve_system_prompts()),
+    ):
+        rows = [_routing_row(name, _by_rule(config, load, rule)) for name, rule in RULES.items()]
+        if route.started:
+            mine = served(
+                config,
+                load,
+                pop_live=pop.or_reference(decisions.pop_live),
+                route=route.or_reference(decisions.route),
+            )
+            rows.append(_routing_row("your `route`", mine))
+        said += _routing_rows(title, rows) + "\n\n"
+    return said
+
+
+RULES = {
+    "each worker in turn": "round_robin",
+    "AdaXL's score": "source",
+    "backlog minus hit": "backlog",
+}
+
+
+@functools.cache
+def _by_rule(config: FleetConfig, load: Workload, routing: str) -> FleetRun:
+    """The run of a rule that no edit changes, simulated once."""
+    return simulate(replace(config, routing=routing), load)
+
+
+def _routing_rows(title: str, rows: list[str]) -> str:
+    head = f"| {title}, modelled | requests per worker | prefix hits | TTFT, median |"
+    return table(f"{head} 99th percentile |", "llrrr", rows)
 
 
 def _routing_row(name: str, run: Serving) -> str:
     if isinstance(run, str):
-        return f"| {name} | {run} | | | | |"
+        return f"| {name} | {run} | | | |"
     where = Counter(visit.worker for visit in run.visits)
     shares = ", ".join(str(where[worker]) for worker in range(run.config.num_workers))
-    hottest = max(where.values()) / where.total()
     return (
-        f"| {name} | {shares} | **{hottest:.0%}** | {run.totals.kv_hit_share:.0%} | "
+        f"| {name} | {shares} | {run.totals.kv_hit_share:.0%} | "
         f"{ms(run.totals.ttft_p50_ms)} ms | {ms(run.totals.ttft_p99_ms)} ms |"
     )
 
 
-# --- preemption ---------------------------------------------------------------------------------
+# --- old reports --------------------------------------------------------------------------------
+
+REPORT_US = 50_000
+"""How often a worker reports its load."""
 
 
-def victim_table() -> str:
-    """One worker with a batch of one, and what a preemption does to both requests; Markdown."""
+def different_prompts() -> Workload:
+    """200 requests without a common prefix, one every 4.5 ms on average."""
+    return _prompts(0, 4500)
 
-    def request(id: int, arrival_us: int, tokens: int, new: int, priority: int) -> FleetRequest:
-        prompt = tuple(range(id * 10_000, id * 10_000 + tokens))
-        return FleetRequest(id, arrival_us, prompt, new, priority, arrival_us + 5_000_000)
 
-    load = Workload((request(0, 0, 1200, 200, 8), request(1, 100_000, 200, 40, 1)))
-    alone = FleetConfig(
-        num_workers=1,
-        batch_size=1,
-        cost=CALIBRATED_COST,
-        urgency="off",
-        ageing_us=None,
-        prefix_cache="none",
-        speculation=False,
-    )
-    ways = {
-        "no preemption": replace(alone, preemption_gap=None),
-        "a gap of 3": alone,
-        "a gap of 3, K/V swapped": replace(alone, kv_swap=True),
-    }
-    rows: list[str] = []
-    for name, config in ways.items():
-        victim, urgent = simulate(config, load).outcomes
-        first_us, done_us = urgent.first_token_us, victim.finished_us
-        assert first_us is not None and done_us is not None, "both are served"
-        rows.append(
-            f"| {name} | {ms((first_us - 100_000) / 1000)} ms | {ms(done_us / 1000)} ms | "
-            f"{victim.computed_prefill_tokens:,} |"
+class OldReports:
+    """Routes by loads that are up to `REPORT_US` old, with or without a `busy_until`. Mutable."""
+
+    def __init__(self, busy_until: Callable[..., Any] | None) -> None:
+        self._busy_until = busy_until
+        self._reported_us = -REPORT_US
+        self._reported: dict[int, WorkerView] = {}
+        self._sent: dict[int, list[tuple[int, int]]] = {}
+
+    def __call__(self, snapshot: FleetSnapshot) -> tuple[int, int] | None:
+        """The oldest waiting request, to the worker that seems to finish its prefill first."""
+        if snapshot.now_us - self._reported_us >= REPORT_US:
+            self._reported_us = snapshot.now_us
+            self._reported = {worker.id: worker for worker in snapshot.workers}
+            self._sent = {worker.id: [] for worker in snapshot.workers}
+        if not snapshot.waiting:
+            return None
+        [request, *_] = snapshot.waiting
+        hits = snapshot.hit_tokens.get(request.id, {})
+        chosen = decisions.route(
+            [self._seen(worker.id, snapshot.now_us) for worker in snapshot.workers], hits
         )
-    head = "| modelled | priority 1: TTFT | priority 8: done after | its prompt tokens computed |"
-    return table(head, "lrrr", rows)
+        to_compute = request.known_tokens - hits.get(chosen, 0)
+        self._sent[chosen].append((snapshot.now_us, to_compute))
+        return request.id, chosen
+
+    def _seen(self, worker: int, now_us: int) -> WorkerView:
+        """The worker's report, brought up to the present by `busy_until`, if there is one."""
+        report = self._reported[worker]
+        if self._busy_until is None:
+            return report
+        sent = list(self._sent[worker])
+        done_us = self._busy_until(self._reported_us, report.backlog_tokens, sent, US_PER_TOKEN)
+        return replace(report, backlog_tokens=max(0, done_us - now_us) // US_PER_TOKEN)
 
 
-# --- the learner's fleet ------------------------------------------------------------------------
+def by_old_reports(busy_until: Callable[..., Any] | None) -> FleetRun:
+    """Those requests, routed by reports of every 50 ms. Raises: RunError."""
+
+    def under(busy_until: Callable[..., Any] | None) -> FleetRun:
+        policies = FleetPolicies(decide=OldReports(busy_until))
+        return simulate(ROOMY, different_prompts(), policies)
+
+    return Rerun(under, None)(busy_until)
 
 
-def burst_of(**policies: Any) -> Serving:
-    """5 requests per second, then 200, then 5 again, in a fleet with these policies."""
-    return served(_GPU, _burst(), **policies)
-
-
-def _burst() -> Workload:
-    return make_workload("burst", 30, 2, seed=42)
-
-
-@functools.cache
-def _naive() -> FleetRun:
-    return simulate(replace(FIFO, cost=CALIBRATED_COST), _burst())
-
-
-def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: FleetRun) -> str:
-    """A naive FIFO, the reference and the learner's fleet in a burst; Markdown."""
-    rows = [_fleet_row("FIFO, naive", _naive(), ""), _fleet_row("the reference", reference, "")]
-    if any(each.started for each in attempts.values()):
-        same = "" if isinstance(yours, str) else _difference(yours, reference)
-        rows.append(_fleet_row("your fleet", yours, same))
-    head = "| fleet | TTFT, median / 99th percentile, ms | in time | preemptions | |"
-    return (
-        f"{whose_policies(attempts)} {reference.totals.arrived} requests, modelled:\n\n"
-        f"{table(head, 'lrrrl', rows)}"
-    )
-
-
-def _fleet_row(name: str, run: Serving, words: str) -> str:
-    if isinstance(run, str):
-        return f"| {name} | | | | {run} |"
-    totals = run.totals
-    late = totals.slo_violation_share or 0.0
-    return (
-        f"| {name} | {ms(totals.ttft_p50_ms)} / {ms(totals.ttft_p99_ms)} | "
-        f"{1 - late:.0%} | {totals.preemptions} | {words} |"
-    )
-
-
-def _difference(yours: FleetRun, reference: FleetRun) -> str:
-    """The first decision in which two runs differ, as a sentence."""
-    mine, right = yours.decisions, reference.decisions
-    for one, other in zip(mine, right, strict=False):
-        if one != other:
-            return (
-                f"differs first at {one.at_us / 1000:,.1f} ms: yours {_said(one)}, the reference "
-                f"{_said(other)}"
-            )
-    return "the same decisions as the reference" if mine == right else "one run ends earlier"
-
-
-def _said(decision: Any) -> str:
-    where = "" if decision.worker is None else f", worker {decision.worker}"
-    at_ms = f"{decision.at_us / 1000:,.1f} ms"
-    return f"{decision.kind} of request {decision.request_id}{where} ({at_ms})"
+def reports_table(by_reports: FleetRun, busy_until: Attempt) -> str:
+    """Reports of every moment, of every 50 ms, and these with a `busy_until`; Markdown."""
+    rows = [
+        _routing_row("the load of this moment", simulate(ROOMY, different_prompts())),
+        _routing_row("reports of every 50 ms", by_reports),
+    ]
+    try:
+        run: Serving = by_old_reports(busy_until.or_reference(decisions.busy_until))
+    except RunError as error:
+        run = f"**The run stopped:** {error}"
+    whose = "your" if busy_until.started else "the reference's"
+    rows.append(_routing_row(f"the same reports, with {whose} `busy_until`", run))
+    return _routing_rows("200 requests without a common prefix", rows)
 
 
 # --- a policy of one's own ----------------------------------------------------------------------

@@ -93,6 +93,19 @@ def route(workers: Sequence[WorkerView], hits: Mapping[int, int]) -> int:
     ).id
 
 
+def busy_until(
+    reported_us: int, backlog: int, sent: Sequence[tuple[int, int]], us_per_token: int
+) -> int:
+    """The moment at which a worker has computed the backlog that it reported, and what came since.
+
+    `sent` holds (microseconds, tokens to compute) of each request since the report, oldest first.
+    """
+    done_us = reported_us + backlog * us_per_token
+    for sent_us, tokens in sent:
+        done_us = max(done_us, sent_us) + tokens * us_per_token
+    return done_us
+
+
 def source_score(worker: WorkerView, hit: int) -> float:
     """The source's score of a worker, highest wins: a hit of 33 tokens outweighs a full worker.
 

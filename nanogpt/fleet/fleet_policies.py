@@ -14,8 +14,6 @@ from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
 
 PopLive = Callable[[list[Entry], dict[int, int]], tuple[int | None, list[Entry]]]
 """(heap, newest generations) -> the first live request or None, and the heap after its pop."""
-BoostedPriority = Callable[[int, int, int, int], int]
-"""(priority, now, deadline, remaining) -> priority; times in microseconds."""
 Route = Callable[[Sequence[WorkerView], Mapping[int, int]], int]
 """(workers with room, hit tokens by worker id) -> the id of one of the workers."""
 Decide = Callable[[FleetSnapshot], tuple[int, int] | None]
@@ -26,13 +24,11 @@ Decide = Callable[[FleetSnapshot], tuple[int, int] | None]
 class FleetPolicies:
     """The fleet's policy as functions; each defaults to the reference.
 
-    `pop_live` pops from every queue. `boosted_priority` is called with urgency "savable", `route`
-    with routing "backlog". `decide` replaces order, urgency, routing and preemption: every dispatch
-    round calls it until it returns None.
+    `pop_live` pops from every queue. `route` is called with routing "backlog". `decide` replaces
+    order, urgency, routing and preemption: every dispatch round calls it until it returns None.
     """
 
     pop_live: PopLive = policy.pop_live
-    boosted_priority: BoostedPriority = policy.boosted_priority
     route: Route = policy.route
     decide: Decide | None = None
 
@@ -54,12 +50,6 @@ def _popped(answer: Any, heap: Any, newest: Any) -> Any:
             return popped, entries  # pyright: ignore[reportUnknownVariableType]
         case _:
             raise refused("pop_live", answer, "(an id or None, a list of (key, id, generation))")
-
-
-def _boosted_priority(value: Any, *args: int) -> int:
-    if type(value) is not int or value < 0:
-        raise refused(f"boosted_priority{args}", value, "a whole number, at least 0")
-    return value
 
 
 def routed(chosen: Any, workers: Sequence[WorkerView], hits: Mapping[int, int]) -> int:
@@ -100,7 +90,6 @@ def _decided(answer: Any, snapshot: FleetSnapshot) -> tuple[int, int] | None:
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "pop_live": _popped,
-    "boosted_priority": _boosted_priority,
     "route": routed,
     "decide": _decided,
 }

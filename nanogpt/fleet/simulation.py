@@ -188,7 +188,7 @@ class Simulation:
         """Look at a waiting request's priority again, unless it has left in the meantime."""
         if state.place != "waiting" or state.stay != stay:
             return
-        priority = next_priority(self.config, self._policies, state, self.now_us)
+        priority = next_priority(self.config, state, self.now_us)
         if priority != state.priority:
             if priority < state.priority:
                 self._log.decisions.append(DecisionRecord(self.now_us, "bump", state.id))

@@ -7,7 +7,7 @@ import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.costs import decode_us, prefill_us
 from nanogpt.fleet.decisions import URGENT_US, Entry, Key
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_policies import FleetPolicies, PopLive
+from nanogpt.fleet.fleet_policies import PopLive
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.validate import PolicyError, show
 
@@ -68,14 +68,12 @@ def next_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int |
     return start_by_us + 1 if now_us <= start_by_us else None
 
 
-def next_priority(
-    config: FleetConfig, policies: FleetPolicies, state: RequestState, now_us: int
-) -> int:
+def next_priority(config: FleetConfig, state: RequestState, now_us: int) -> int:
     """The priority of a waiting request at such a moment."""
     deadline_us = state.request.deadline_us
     if config.urgency == "source":
         return policy.bump_source(state.priority, now_us, deadline_us)
-    return policies.boosted_priority(
+    return policy.boosted_priority(
         state.request.priority, now_us, deadline_us, state.view.remaining_us
     )
 

@@ -37,7 +37,7 @@ from solutions.l09_fleet.route import route
 # --- right answers ------------------------------------------------------------------------------
 
 
-def my_policy(snapshot: "FleetSnapshot") -> tuple[int, int] | None:
+def my_policy(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     """Return `(request_id, worker_id)`: which request goes to which worker. None ends the round."""
     # Give the time to a request that it helps: the nearest deadline goes first, because requests
     # with later deadlines can wait. A request that is too late already goes behind all others.

@@ -1,4 +1,4 @@
-"""Exercise 9.3: which worker a request is sent to."""
+"""Exercise 9.2: which worker a request is sent to."""
 
 import random
 
@@ -11,7 +11,7 @@ from solutions.l09_fleet._routes import KEY_ERROR, MISCONCEPTIONS
 # --- right answers ------------------------------------------------------------------------------
 
 
-def route(workers: "list[WorkerView]", hits: dict[int, int]) -> int:
+def route(workers: list[WorkerView], hits: dict[int, int]) -> int:
     """Return the `id` of the worker that finishes the prefill of a request first."""
     # Backlog and hit are both tokens, so they weigh the same. If a hit counts ten times, it sends
     # all requests with one prefix to one worker, even when the wait there costs more than it saves.
@@ -95,7 +95,7 @@ JUDGE = Comparison(
 BACKLOGS = [view(5, 300), view(2, 100), view(4, 200)]
 
 EXERCISE = Exercise(
-    number=3,
+    number=2,
     title="The worker that finishes the prefill first",
     minutes=6,
     points=2,

@@ -270,7 +270,7 @@ def of_another_kind(*_: Any) -> Any:
 
 
 LEAKED = re.compile(
-    r"<(?!\d+ tokens>)\w|\btensor\(|torch\.(?!bool)|0x[0-9a-f]{6}|(?:\d\.\d{9}\d*\D+){3}"
+    r"<(?!\d+ tokens?>)\w|\btensor\(|torch\.(?!bool)|0x[0-9a-f]{6}|(?:\d\.\d{9}\d*\D+){3}"
 )
 
 

@@ -51,11 +51,6 @@ def test_a_route_sees_only_workers_with_room_and_their_hits(changes: Any, seed: 
 @pytest.mark.parametrize(
     ("field", "part", "message"),
     [
-        (
-            "boosted_priority",
-            lambda *_: "high",
-            r"boosted_priority\(5, 0, .*\) returned 'high'; it must be a whole",
-        ),
         ("route", lambda workers, hits: 7, r"route returned 7; it must be one of \[0, 1, 2, 3\]"),
         ("route", lambda workers, hits: True, "route returned True; it must be one of"),
         ("pop_live", lambda heap, newest: heap, r"pop_live returned \[.*\]; it must be"),

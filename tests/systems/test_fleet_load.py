@@ -201,7 +201,7 @@ COST = CALIBRATED_COST
             replace(ADAPTIVE, cost=replace(COST, **{name: lambda *_: n})), FEW)),
         ("swap_us_per_token", lambda name, n: prefill_us(replace(COST, **{name: n}), 9, 1, 9, 9)),
         (" ".join(LOAD), lambda name, n: make_workload("steady", **{**LOAD, name: n})),
-        ("boosted_priority route decide", lambda name, n: simulate(ADAPTIVE, FEW, FleetPolicies(
+        ("route decide", lambda name, n: simulate(ADAPTIVE, FEW, FleetPolicies(
             **{name: lambda *_: (n, n) if name == "decide" else n}))),
         ("key", lambda _, n: play(workload("chat", 1), Entry("", priority_key=lambda *_: (n,)))),
         ("seed", lambda _, n: workload("chat", n)),
