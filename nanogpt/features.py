@@ -99,11 +99,7 @@ def executor_type(model: GPT | RecordedTexts, config: EngineConfig) -> MakeExecu
 
 
 def make_drafter(
-    draft: Any,
-    executor: Executor,
-    model: GPT | RecordedTexts,
-    config: EngineConfig,
-    policies: Policies,
+    draft: Any, executor: Executor, model: Any, config: EngineConfig, policies: Policies
 ) -> Drafter | None:
     """What drafts for the engine. Raises: ValueError for drafts that nothing can make or verify."""
     if not config.num_draft_tokens:
