@@ -101,7 +101,7 @@ def executor_type(model: GPT | RecordedTexts, config: EngineConfig) -> MakeExecu
 def make_drafter(
     draft: Any, executor: Executor, model: Any, config: EngineConfig, policies: Policies
 ) -> Drafter | None:
-    """What drafts for the engine. Raises: ValueError for drafts that nothing can make or verify."""
+    """The engine's drafter, if any. Raises: ValueError if nothing can make or verify drafts."""
     if not config.num_draft_tokens:
         return None
     from nanogpt.speculative.drafting import make_drafter

@@ -109,7 +109,7 @@ class KVCache(BlockTables):
         return paged_attention(self, rows, self.policies.chunk_mask)
 
     def held(self, request_id: int) -> Tensor:
-        """What the request holds in all layers. Shapes: -> (2, L, H, S, D), a view if it can be."""
+        """The request's K/V in all layers. Shapes: -> (2, L, H, S, D), a view if it can be."""
         entries = self._entries(request_id, self.positions(request_id))
         return self.storage[:, :, :, index_of(entries)]
 

@@ -88,7 +88,7 @@ class Answer:
         return asked
 
     def plain_result(self, value: Any) -> Any:
-        """What a report shows of a result, without what the wrap has added to it."""
+        """The result as a report shows it, without the wrap's additions."""
         plain_result = getattr(self._wrap, "plain_result", None)
         return value if plain_result is None else plain_result(value)
 

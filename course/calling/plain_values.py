@@ -110,7 +110,7 @@ def as_tensor(value: Any) -> Tensor | None:
 
 
 def kind_of(value: Any) -> str:
-    """What `value` is in a word or three, for a sentence: "int", "float64", "sparse tensor"."""
+    """The kind of `value` in a word or three, for a sentence: "int", "float64", "sparse tensor"."""
     if not is_tensor(value) or not _is_exactly_tensor(value):
         name = f"class ({value.__name__})" if isinstance(value, type) else type(value).__name__
         name = "numpy array" if name == "ndarray" else name

@@ -45,7 +45,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Node(msgspec.Struct, array_like=True, frozen=True):
-    """What MessagePack has no form for, with its class as a tag."""
+    """A value that MessagePack has no form for, with its class as a tag."""
 
 
 class Whole(_Node, tag="int", frozen=True):

@@ -122,7 +122,7 @@ Changed = Callable[[Callable[["Tensor"], Any]], Function]  # a right answer, its
 def mask_forms(
     changed: Changed, *shapes: Misconception, mask_of: Callable[[Any], Any] = lambda value: value
 ) -> tuple[Misconception, ...]:
-    """What is wrong with a mask as a value: no bool tensor, or of another shape than wanted.
+    """Mistakes in a mask as a value: no bool tensor, or of another shape than wanted.
 
     `shapes` are misconceptions that a certain shape tells of; `mask_of` takes it out of an answer.
     """

@@ -1,4 +1,4 @@
-"""What a policy may answer: invariants of the engine's state, and no opinion on what is best.
+"""The answers that a policy may give: invariants of the engine's state, no opinion on the best.
 
 A policy that is not the reference is called on copies of the engine's lists. An answer that would
 corrupt the engine is refused: unknown or repeated ids, other shapes or types, more K/V than there
