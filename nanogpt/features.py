@@ -118,9 +118,10 @@ def check_arguments(
 
         check_is("the model", model, GPT, "a GPT, for example load_model()")
     check_is("the config", config, EngineConfig, "an EngineConfig")
-    if isinstance(model, RecordedTexts) and config.sliding_window is not None:
-        window = show(config.sliding_window)
-        raise ValueError(f"sliding_window is {window}; it must be None for recorded texts")
+    for name, wanted in {"sliding_window": None, "executor": "packed"}.items():
+        if isinstance(model, RecordedTexts) and getattr(config, name) != wanted:
+            value = show(getattr(config, name))
+            raise ValueError(f"{name} is {value}; it must be {wanted!r} for recorded texts")
     check_is("policies", policies, Policies, "Policies")
     if clock is not None:
         check_callable("the clock", clock, "a clock, for example CostClock()", "now_us", "charge")
