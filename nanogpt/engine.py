@@ -65,7 +65,7 @@ class Engine:
         self.policies = validated(policies, ANSWERS)
         self.clock: Clock = clock or CostClock()
         self.cache = features.make_cache(model, config, self.policies) if cache is None else cache
-        make_executor = make_executor or features.executor_type(model, config)
+        make_executor = make_executor or features.executor_type(config, model)
         self.executor: Executor = make_executor(model, self.cache, self.policies)
         features.check_executor(config, self.executor)
         self.drafter = features.make_drafter(draft, self.executor, model, config, self.policies)

@@ -63,8 +63,8 @@ def make_cache(model: GPT | RecordedTexts, config: EngineConfig, policies: Polic
     return store(sizes, num_blocks, size, *where, policies, **settings)
 
 
-def executor_type(model: GPT | RecordedTexts, config: EngineConfig) -> MakeExecutor:
-    """The executor that the settings ask for."""
+def executor_type(config: EngineConfig, model: Any = None) -> MakeExecutor:
+    """The executor that the settings ask for; recorded texts have their own."""
     if isinstance(model, RecordedTexts):
         return RecordedExecutor
     match config.executor:
