@@ -1,4 +1,4 @@
-"""What a step of decodes costs by how many there are and how much each sees: where the knee is.
+"""The cost of a step of decodes by their number and their contexts: where the knee is.
 
     python -m benchmarks.batches [--quick] [--threads N] [--clock wall|cpu] [--plot FILE]
 

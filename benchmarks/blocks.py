@@ -1,4 +1,4 @@
-"""What blocks save and cost: K/V memory that holds tokens, hits, TTFT, and time per step.
+"""The savings and costs of blocks: K/V memory that holds tokens, hits, TTFT, and time per step.
 
     python -m benchmarks.blocks [--quick] [--clock cpu|wall] [--plot FILE]
 
@@ -149,7 +149,7 @@ def engines_for(model: GPT, load: Load) -> dict[str, Engine]:
 
 
 def cost(model: GPT, load: Load, repeats: int, clock: str) -> list[Timed]:
-    """What tables cost per step when nothing is shared."""
+    """The cost of tables per step when nothing is shared."""
     engines = engines_for(model, load)
     timings = interleave(
         {name: functools.partial(run_engine, each, load) for name, each in engines.items()}, repeats
@@ -222,7 +222,7 @@ def shared_system(model: GPT, repeats: int, clock: str) -> dict[str, tuple[int, 
 
 
 def kv_in(block_size: int | None) -> str:
-    """What the K/V lies in, such as "blocks of 16"."""
+    """The K/V's storage, such as "blocks of 16"."""
     return "slots" if block_size is None else f"blocks of {block_size}"
 
 

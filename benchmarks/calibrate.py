@@ -1,4 +1,4 @@
-"""What a step of the shipped model costs on this machine, as a curve and as a `CostModel`.
+"""The cost of a step of the shipped model on this machine, as a curve and as a `CostModel`.
 
     python -m benchmarks.calibrate [--threads N] [--repeats R] [--out FILE] [--plot FILE]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # a fleet's simulator needs neither torch nor matplotlib
 RPS = 30.0
 SEED = 42
 LEAST = 100.0
-"""What is promised: at least so many simulated seconds per second."""
+"""The promise: at least so many simulated seconds per second."""
 
 SIZES = (4, 16, 64)
 PER_WORKER_RPS = RPS / 4

@@ -52,7 +52,7 @@ ENDLESS_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What grading so many submissions came to; `each_s` has the seconds of every one, sorted."""
+    """The times of grading so many submissions; `each_s` has the seconds of every one, sorted."""
 
     name: str
     seconds: float

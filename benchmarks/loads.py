@@ -1,4 +1,4 @@
-"""What the contenders are asked to serve, and the models they serve; the same everywhere."""
+"""The contenders' loads and models, the same everywhere."""
 
 import random
 from collections.abc import Callable

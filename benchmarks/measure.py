@@ -64,7 +64,7 @@ def peak_mib() -> float:
 
 
 def machine() -> dict[str, object]:
-    """What a figure needs beside it to mean anything; `load` is the OS's one-minute average."""
+    """The conditions that a figure is printed with; `load` is the OS's one-minute average."""
     import torch  # seconds that a benchmark's --help need not take
 
     return {

@@ -49,7 +49,7 @@ ALONE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OMP_NUM_THREADS": 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the clients of so many streams saw in one turn. Times in milliseconds."""
+    """The clients' view of so many streams in one turn. Times in milliseconds."""
 
     streams: int
     completed: int

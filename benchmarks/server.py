@@ -1,4 +1,4 @@
-"""What the HTTP server costs per token: its seconds over those of the bare engine, in turns.
+"""The HTTP server's cost per token: its seconds over those of the bare engine, in turns.
 
     python -m benchmarks.server [--quick] [--model character] [--tokens 200] [--plot FILE]
 
@@ -160,7 +160,7 @@ def compare(load: Load, model: GPT, servers: dict[str, Running], repeats: int) -
 
 @course_style()
 def plot(rows: Sequence[Row], where: str) -> Figure:
-    """What each server takes over the bare engine in every repeat, by the number of streams."""
+    """Each server's time over the bare engine's in every repeat, by the number of streams."""
     figure = new_figure("The server beside the bare engine", len(rows), where)
     for axes, row in zip(figure.axes, rows, strict=True):
         for name, ratios in row.wall.items():

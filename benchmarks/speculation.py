@@ -153,7 +153,7 @@ def compare(
 def draft_often(
     draft: Draft, load: Load, num_drafts: int, temperature: float, vocab_size: int
 ) -> None:
-    """What the drafts of `ROUNDS_OF_DRAFTS` steps take, and nothing else."""
+    """The time of the drafts of `ROUNDS_OF_DRAFTS` steps, and of nothing else."""
     requests = [Request(i, list(prompt), 1) for i, prompt in enumerate(load.prompts)]
     for seed in range(ROUNDS_OF_DRAFTS):
         for request in requests:
@@ -184,7 +184,7 @@ def median_us(steps: Sequence[StepRecord]) -> float:
 
 
 def texts(trace: Trace) -> list[tuple[int, ...]]:
-    """What all were given."""
+    """The arguments of all runs."""
     return [trace.generated_tokens(record.id) for record in trace.requests]
 
 

@@ -102,7 +102,7 @@ def chunk_us(repeats: int, executors: Sequence[str]) -> Us:
 
 
 def eight_bits(num_tokens: int, num_openings: int) -> dict[str, Any]:
-    """What 8-bit weights and 8-bit K/V change: bytes, and how often the next token is the same."""
+    """The effect of 8-bit weights and K/V: bytes, and how often the next token is the same."""
     model = load_model()
     layers = [m.weight for m in model.modules() if isinstance(m, torch.nn.Linear)]
     same = {"weights": 0, "kv": 0}
@@ -149,7 +149,7 @@ def in_127(x: torch.Tensor) -> torch.Tensor:
 
 
 def roof() -> dict[str, float]:
-    """What one core can do: floating-point operations and bytes read from memory, per second."""
+    """The limits of one core: floating-point operations and bytes read from memory, per second."""
     size = 2048
     a, long = torch.randn(size, size), torch.ones(1 << 26)
     return {

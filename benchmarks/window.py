@@ -1,4 +1,4 @@
-"""What a sliding window costs and saves: tokens per second and K/V held, beside the full cache.
+"""The costs and savings of a sliding window: tokens per second and K/V held, beside the full cache.
 
     python -m benchmarks.window [--quick] [--clock wall|cpu] [--plot FILE]
 

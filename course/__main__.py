@@ -305,7 +305,7 @@ def show_progress() -> int:
 
 
 def next_step(standing: Standing | None) -> str:
-    """What to do next, in a sentence."""
+    """The next thing to do, in a sentence."""
     if standing is None or standing.next_exercise is None:
         return "Every exercise is passed."
     item = standing.next_exercise

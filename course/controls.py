@@ -21,13 +21,13 @@ _WHOLE_LABEL = {"description_width": "initial"}
 
 
 class Sampled(Protocol):
-    """What a notebook shows as HTML."""
+    """A value that a notebook shows as HTML."""
 
     def _repr_html_(self) -> str: ...
 
 
 class Declared(NamedTuple):
-    """What a control was declared with, which marimo's own does not tell."""
+    """The arguments of a control's declaration, which marimo's own does not keep."""
 
     label: str
     values: tuple[Any, ...]
@@ -85,7 +85,7 @@ def _ipywidgets() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What marimo shows beside a control: `content`, which `draw` made of the control's value."""
+    """The picture beside a control: `content`, drawn by `draw` from the control's value."""
 
     control: Any
     draw: Callable[[Any], Sampled]
@@ -96,7 +96,7 @@ class Beside:
 
 
 def beside(control: Any, draw: Callable[[Any], Sampled]) -> Any:
-    """What `draw` makes of the control's value, drawn anew whenever that changes."""
+    """The picture that `draw` makes of the control's value, drawn anew whenever that changes."""
     if not in_jupyter():
         return Beside(control, draw, draw(control.value))
     drawn = _ipywidgets().HTML(_html(draw, control.value))

@@ -1,4 +1,4 @@
-"""What one exercise is, whole: the task, the right answers, the wrong ideas, and how it is judged.
+"""The record of one exercise: the task, the right answers, the wrong ideas, and how it is judged.
 
 A record of it stands in solutions/LESSON/NAME.py; the registry, the checks, the tasks on the page
 and the tables in the tests are derived from these records.
@@ -61,7 +61,7 @@ class Misconception:
         return (*self.answers, *self.examples)
 
     def sentence(self, *values: Any) -> str:
-        """What puts it right, for a result, or for what else the idea is a function of."""
+        """The sentence that puts it right, for the values that the idea is a function of."""
         return self.idea if isinstance(self.idea, str) else self.idea(*values)
 
     def failure(self, rows: Rows, *values: Any) -> Failure:

@@ -45,7 +45,7 @@ class Failure:
 
 
 def returned_nothing(name: str, result: str = "") -> str:
-    """What is said of an answer that came to its end without a `return` of its `result`."""
+    """The sentence on an answer that came to its end without a `return` of its `result`."""
     ending = f"return {result}".strip()
     return f"{name} returned nothing: end every way through it with `{ending}`."
 
@@ -82,7 +82,7 @@ class Ask:
         self._cpu_s = self._wall_s = 0.0
 
     def __call__(self, *args: Any) -> Any:
-        """What the function returns for copies of `args`."""
+        """The function's result for copies of `args`."""
         return self.call(*args).value
 
     def call(self, *args: Any, may_raise: bool = False) -> CallResult:
@@ -123,11 +123,11 @@ class Ask:
         return self._draw_call(name, args)
 
     def plain_result(self, value: Any) -> Any:
-        """What a report shows of a result."""
+        """The result as a report shows it."""
         return self._answer.plain_result(value)
 
     def printed(self, rows: Rows) -> str:
-        """What the calls printed that these rows show; of the last call where they show none."""
+        """The prints of the calls that these rows show; of the last call where they show none."""
         if not any(text for _, text in self._calls):
             return ""
         shown = "\n".join(text for label, text in rows if label.endswith("input"))
@@ -144,7 +144,7 @@ class Ask:
         return f"(in the last call, {asked})\n{_few_lines(text)}" if text else ""
 
     def asked_again(self, most: int = _ASKED_AGAIN) -> Failure | None:
-        """What is wrong where one of the first calls, made once more, comes to something else."""
+        """The failure where one of the first calls, made once more, gives another result."""
         began = time.perf_counter()
         for args, before in self._first[:most]:
             failure = self._again(args, before)
@@ -172,7 +172,7 @@ class Ask:
         return Failure(idea, rows, "remembers")
 
     def changed_result(self) -> Failure | None:
-        """What is wrong where a call changed what an earlier one had returned."""
+        """The failure where a call changed the result of an earlier one."""
         pair = self._answer.changed_result()
         if pair is None:
             return None

@@ -6,7 +6,7 @@ Importing torch takes over a second, which the first words of a page need not wa
 import importlib
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class _Lazy(ModuleType):
@@ -17,5 +17,9 @@ class _Lazy(ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-torch = _Lazy("torch")
+if TYPE_CHECKING:
+    import psutil as psutil
+    import torch as torch
+else:
+    psutil, torch = _Lazy("psutil"), _Lazy("torch")
 slo = _Lazy("nanogpt.views.slo_view")  # for the types in signatures

@@ -163,7 +163,7 @@ def _text(path: Path) -> str:
 
 
 def _data(path: Path) -> dict[str, Any]:
-    """What a progress file says; {} where it says nothing."""
+    """The contents of a progress file; {} where there are none."""
     try:
         data = json.loads(read_bytes(path))
     except (OSError, ValueError, RecursionError):

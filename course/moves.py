@@ -1,4 +1,4 @@
-"""What became of the lessons, exercises and predictions of earlier versions.
+"""The new places of the lessons, exercises and predictions of earlier versions.
 
 Knows names and text only: the launcher uses it before anything is installed.
 """

@@ -1,4 +1,4 @@
-"""What a learner has done, in one small JSON file per exercise and per prediction under work/.
+"""A learner's progress, in one small JSON file per exercise and per prediction under work/.
 
 Knows files and dates, not functions. One file per thing keeps two open notebooks from losing each
 other's writes; within one file a lock does. A damaged file is set aside, and one that cannot be
@@ -76,7 +76,7 @@ def enabled() -> bool:
 
 
 def load(exercise_id: str) -> ExerciseProgress | None:
-    """What is saved about the exercise, or None; None too while the file cannot be read."""
+    """The exercise's saved record, or None; None too while the file cannot be read."""
     return _parse(exercise_id, _seen(_path("exercises", exercise_id)))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from course.exercise import Exercise  # which brings torch along
+    from course.exercise import Exercise
 
 
 _SOLUTIONS = Path(__file__).parents[1] / "solutions"
@@ -42,19 +42,22 @@ def exercise(exercise_id: str) -> Exercise:
 def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
     """The exercises of the lesson with this stem, in the order of the lesson.
 
-    Each knows the others, so that its check can name one that fails beneath an answer.
+    Each knows the others, so that its check can name one that fails beneath an answer. Where torch
+    is not installed, those that compute with tensors are left out.
     """
     if stem not in _stems():
         return ()
     names = [each.name for each in pkgutil.iter_modules([str(_SOLUTIONS / stem)])]
-    modules = [
-        importlib.import_module(f"solutions.{stem}.{name}")
-        for name in names
-        if not name.startswith("_")
-    ]
-    found: list[Exercise] = sorted(
-        (module.EXERCISE for module in modules), key=lambda item: item.number
-    )
+    found: list[Exercise] = []
+    for name in names:
+        if name.startswith("_"):
+            continue
+        try:
+            found.append(importlib.import_module(f"solutions.{stem}.{name}").EXERCISE)
+        except ImportError as error:
+            if error.name != "torch":
+                raise
+    found.sort(key=lambda item: item.number)
     return tuple(
         dataclasses.replace(item, others=[e for e in found if e is not item]) for item in found
     )

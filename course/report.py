@@ -1,4 +1,4 @@
-"""What a check found out about one answer, as plain data that draws itself as a quiet card.
+"""The result of a check of one answer, as plain data that draws itself as a quiet card.
 
 Knows the words and the layout of a verdict; does not know how it was reached.
 """
@@ -79,7 +79,7 @@ class Report:
 
     @property
     def subject(self) -> str:
-        """What was judged, in words: "Exhibit A", or the function's name."""
+        """The judged function in words: "Exhibit A", or its name."""
         return f"Exhibit {self.exhibit}" if self.exhibit else self.name
 
     @property

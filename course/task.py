@@ -1,4 +1,4 @@
-"""What an exercise asks for, as a card that stands on the page in every mode.
+"""The task of an exercise, as a card that stands on the page in every mode.
 
 The lesson's stub keeps a short docstring; the signature, the rules and one worked case stand here.
 """
@@ -42,7 +42,7 @@ class Task:
     returns: str = ""
 
     def worked(self, function: Any) -> Any:
-        """What `function` makes of the case, to be compared with `result`."""
+        """The result of `function` for the case, to be compared with `result`."""
         value = function(*self.args)
         if not self.answers:
             return value

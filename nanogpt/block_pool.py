@@ -178,7 +178,7 @@ class BlockPool:
         return tuple(self._idle)
 
     def events(self) -> tuple[dict[str, list[int]], list[tuple[int, str]]]:
-        """What was allocated, freed and evicted, and what was published, since this was asked."""
+        """The blocks allocated, freed and evicted, and those published, since the last call."""
         events, published = self._events, self._published
         self._events, self._published = {name: [] for name in events}, []
         return events, published

@@ -31,7 +31,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """What one forward pass costs: fixed + the larger of floor and token work + context read.
+    """The cost of one forward pass: fixed + the larger of floor and token work + context read.
 
     `floor_us` is the time to read the weights once: on a GPU a small batch pays for the read, not
     for the arithmetic. `prompt_scale` lets one prompt token of ours stand for several of a real

@@ -59,7 +59,7 @@ class TimedKey:
 
 
 Policy: TypeAlias = str | Callable[[RequestView], Key] | TimedKey
-"""What orders the queue: "fcfs", "priority", a key of a request, or one that changes with time."""
+"""The order of the queue: "fcfs", "priority", a key of a request, or one that changes with time."""
 
 
 def check_policy(policy: Policy) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nanogpt import features
 from nanogpt.clock import Clock, CostClock
@@ -29,6 +29,7 @@ from nanogpt.validate import check_is, check_limits, show, validated
 
 if TYPE_CHECKING:
     from nanogpt.model import GPT
+    from nanogpt.recorded_texts import RecordedTexts
 
 MAX_NONFINITE_STEPS = 3
 """Abort a request after this many consecutive tries whose logits are not finite.
@@ -41,7 +42,7 @@ RECONFIGURABLE = ("token_budget", "max_kv_tokens", "policy", "preempt_to_admit")
 
 
 class Engine:
-    """Serves requests on one model, step by step, and keeps the trace.
+    """Serves requests on one model, or from recorded texts, step by step, and keeps the trace.
 
     `draft` guesses ahead when the settings have `num_draft_tokens`. Mutable: the scheduler, the KV
     cache, the step number, the unfinished `requests` by id, and the records that are kept.
@@ -49,7 +50,7 @@ class Engine:
 
     def __init__(
         self,
-        model: GPT,
+        model: GPT | RecordedTexts,
         config: EngineConfig = EngineConfig(),
         policies: Policies = Policies(),
         *,
@@ -59,12 +60,12 @@ class Engine:
         draft: Callable[[Sequence[int]], Sequence[float]] | None = None,
     ) -> None:
         features.check_arguments(model, config, policies, clock, make_executor, draft)
-        self.model = model
+        self.model: Any = model
         self.config = config
         self.policies = validated(policies, ANSWERS)
         self.clock: Clock = clock or CostClock()
         self.cache = features.make_cache(model, config, self.policies) if cache is None else cache
-        make_executor = make_executor or features.executor_type(config)
+        make_executor = make_executor or features.executor_type(config, model)
         self.executor: Executor = make_executor(model, self.cache, self.policies)
         features.check_executor(config, self.executor)
         self.drafter = features.make_drafter(draft, self.executor, model, config, self.policies)

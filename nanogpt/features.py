@@ -15,7 +15,8 @@ from nanogpt.config import EngineConfig
 from nanogpt.executors.base import Executor
 from nanogpt.kv_store import KVStore
 from nanogpt.policies import Policies
-from nanogpt.validate import check_callable, check_is
+from nanogpt.recorded_texts import RecordedExecutor, RecordedTexts
+from nanogpt.validate import check_callable, check_is, show
 
 if TYPE_CHECKING:
     from nanogpt.model import GPT
@@ -23,24 +24,35 @@ if TYPE_CHECKING:
 
 MakeExecutor = Callable[..., Executor]
 """(model, cache, policies) -> the executor."""
+FLOAT32_BYTES = 4
 
 
-def make_cache(model: GPT, config: EngineConfig, policies: Policies) -> KVStore:
+def make_cache(model: GPT | RecordedTexts, config: EngineConfig, policies: Policies) -> KVStore:
     """The K/V store that the settings ask for: in blocks, or in a slot for each request.
 
     With a `block_size` there are max_kv_tokens // block_size blocks, or enough for a full batch of
     whole contexts if there is no limit. Without one there is a slot for each request.
     """
-    weight, window = model.token_embedding.weight, config.sliding_window
-    where = weight.dtype, weight.device
+    sizes, window = model.config, config.sliding_window
+    size = config.block_size or sizes.max_model_len
+    num_blocks = config.max_batch_size * -(-sizes.max_model_len // size)
+    if config.block_size is not None and config.max_kv_tokens is not None:
+        num_blocks = config.max_kv_tokens // size
+    settings: dict[str, Any] = {
+        "num_lanes": config.max_batch_size,
+        "share": config.share_prefixes,
+        "records_blocks": config.block_size is not None,
+    }
+    if isinstance(model, RecordedTexts):
+        from nanogpt.block_tables import BlockTables
+
+        block_bytes = 2 * sizes.num_layers * sizes.num_channels * size * FLOAT32_BYTES
+        return BlockTables(num_blocks, size, policies, block_bytes=block_bytes, **settings)
+    where = model.token_embedding.weight.dtype, model.token_embedding.weight.device
     if window is not None and config.block_size is None:
         from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
-        return WindowedKVCache(model.config, config, policies, *where)
-    size = config.block_size or model.config.max_model_len
-    num_blocks = config.max_batch_size * -(-model.config.max_model_len // size)
-    if config.block_size is not None and config.max_kv_tokens is not None:
-        num_blocks = config.max_kv_tokens // size
+        return WindowedKVCache(sizes, config, policies, *where)
     from nanogpt.kv_cache import KVCache
 
     store = KVCache
@@ -48,14 +60,13 @@ def make_cache(model: GPT, config: EngineConfig, policies: Policies) -> KVStore:
         from nanogpt.window.window_blocks import WindowBlockKVCache
 
         store = partial(WindowBlockKVCache, window, config.num_sinks)
-    return store(
-        model.config, num_blocks, size, *where, policies, num_lanes=config.max_batch_size,
-        share=config.share_prefixes, records_blocks=config.block_size is not None,
-    )  # fmt: skip
+    return store(sizes, num_blocks, size, *where, policies, **settings)
 
 
-def executor_type(config: EngineConfig) -> MakeExecutor:
-    """The executor that the settings ask for."""
+def executor_type(config: EngineConfig, model: Any = None) -> MakeExecutor:
+    """The executor that the settings ask for; recorded texts have their own."""
+    if isinstance(model, RecordedTexts):
+        return RecordedExecutor
     match config.executor:
         case "padded":
             from nanogpt.executors.padded import PaddedExecutor
@@ -88,9 +99,9 @@ def executor_type(config: EngineConfig) -> MakeExecutor:
 
 
 def make_drafter(
-    draft: Any, executor: Executor, model: GPT, config: EngineConfig, policies: Policies
+    draft: Any, executor: Executor, model: Any, config: EngineConfig, policies: Policies
 ) -> Drafter | None:
-    """What drafts for the engine. Raises: ValueError for drafts that nothing can make or verify."""
+    """The engine's drafter, if any. Raises: ValueError if nothing can make or verify drafts."""
     if not config.num_draft_tokens:
         return None
     from nanogpt.speculative.drafting import make_drafter
@@ -102,10 +113,15 @@ def check_arguments(
     model: Any, config: Any, policies: Any, clock: Any, make_executor: Any, draft: Any
 ) -> None:
     """Raises: ValueError for an argument of `Engine` that is not what it has to be."""
-    from nanogpt.model import GPT
+    if not isinstance(model, RecordedTexts):
+        from nanogpt.model import GPT
 
-    check_is("the model", model, GPT, "a GPT, for example load_model()")
+        check_is("the model", model, GPT, "a GPT, for example load_model()")
     check_is("the config", config, EngineConfig, "an EngineConfig")
+    for name, wanted in {"sliding_window": None, "executor": "packed"}.items():
+        if isinstance(model, RecordedTexts) and getattr(config, name) != wanted:
+            value = show(getattr(config, name))
+            raise ValueError(f"{name} is {value}; it must be {wanted!r} for recorded texts")
     check_is("policies", policies, Policies, "Policies")
     if clock is not None:
         check_callable("the clock", clock, "a clock, for example CostClock()", "now_us", "charge")

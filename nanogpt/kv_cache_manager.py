@@ -46,7 +46,7 @@ class KVCacheManager:
         return held + -held % self.block_size
 
     def reserve(self, requests: Iterable[Request]) -> "Reservation":
-        """What these requests need once all their tokens are computed."""
+        """The K/V that these requests need once all their tokens are computed."""
         reservation = Reservation(self)
         for request in requests:
             reservation.add(request)

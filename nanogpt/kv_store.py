@@ -1,4 +1,4 @@
-"""What the engine asks of a store of K/V, whatever form it has.
+"""The interface of a store of K/V, whatever form it has.
 
 Shapes: L layers, H heads, S entries held, D head size, N new tokens of all rows in order, T new
 tokens of one row.
@@ -57,7 +57,7 @@ class KVStore:
         raise NotImplementedError
 
     def held(self, request_id: int) -> Tensor:
-        """What is held in all layers, oldest first. Shapes: -> (2, L, H, S, D)."""
+        """The K/V held in all layers, oldest first. Shapes: -> (2, L, H, S, D)."""
         raise NotImplementedError
 
     def positions(self, request_id: int) -> Sequence[int]:
@@ -73,7 +73,7 @@ class KVStore:
         return ()
 
     def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
-        """What is held in one layer, oldest first. Shapes: -> k, v (H, S, D)."""
+        """The K/V held in one layer, oldest first. Shapes: -> k, v (H, S, D)."""
         k, v = self.held(request_id)[:, layer]
         return k, v
 
@@ -94,7 +94,7 @@ class KVStore:
         return None
 
     def match(self, request: Request) -> PrefixHit | None:
-        """What a request need not compute. Changes nothing."""
+        """The tokens that a request need not compute. Changes nothing."""
         return None
 
     def attach(self, request_id: int, hit: PrefixHit) -> None:

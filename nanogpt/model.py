@@ -157,7 +157,7 @@ class GPT(nn.Module):
 
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """What `norm(x)` gives; a module's call costs as much as the sum itself here."""
+    """The result of `norm(x)`; a module's call costs as much as the sum itself here."""
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias)
 
 

@@ -1,4 +1,4 @@
-"""What scheduler, executor and sampler hand on within one step: frozen, and gone with the step.
+"""The records that scheduler, executor and sampler hand on: frozen, and gone with the step.
 
 Shapes: R logits (one for each row, and one more for each draft), V vocabulary.
 """
@@ -107,7 +107,7 @@ class Requeue(Struct, frozen=True):
 
 
 class SchedulerOutput(Struct, frozen=True):
-    """What a step will do. Nothing of it has happened yet.
+    """The schedule of a step. Nothing of it has happened yet.
 
     `kv_before` are the KV tokens held, and `active_ids` the requests that decode, when it was
     scheduled. `hits` are those of the candidates. `blocked` says why the first waiting request that
@@ -152,14 +152,14 @@ class ModelOutput(Struct, frozen=True):
 
 
 class Sampled(Struct, frozen=True, gc=False):
-    """What a row gave its request: the first `num_accepted` drafts, and `token` after them."""
+    """The tokens of one row: the first `num_accepted` drafts, and `token` after them."""
 
     token: int
     num_accepted: int = 0
 
 
 class Update(Struct, frozen=True):
-    """What a step changed, by request id: tokens computed by now, KV tokens charged, new tokens.
+    """The changes of a step, by request id: tokens computed by now, KV tokens charged, new tokens.
 
     `kv_peak` are the KV tokens held when preempted requests are freed and all new K/V is written,
     and rejected drafts, evicted K/V and finished requests are not freed yet.

@@ -66,7 +66,7 @@ def chunk_inputs(
 
 
 def plan_problem(plan: object, candidates: Candidates) -> str | None:
-    """What makes `plan` illegal, in one sentence, or None.
+    """The reason why `plan` is illegal, in one sentence, or None.
 
     The token budget is not judged here: a policy may overrun it on purpose, and pays in time.
     """
@@ -86,7 +86,7 @@ def plan_problem(plan: object, candidates: Candidates) -> str | None:
 
 
 def _entry_problem(entry: object, limits: dict[int, int], planned: set[int]) -> str | None:
-    """What is wrong with one (id, tokens) pair; notes the id in `planned` when nothing is."""
+    """The mistake in one (id, tokens) pair; notes the id in `planned` when there is none."""
     match entry:
         case (request_id, num_tokens) if type(request_id) is int and type(num_tokens) is int:
             pass

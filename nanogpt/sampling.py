@@ -61,7 +61,7 @@ def sample_tokens(logits: Tensor, temperature: float, draws: Sequence[float]) ->
 
 
 def probabilities(logits: Tensor, temperature: float) -> Tensor:
-    """What a token is drawn with; at temperature 0 all of it on the most likely.
+    """The probabilities a token is drawn with; at temperature 0 all of it on the most likely.
 
     Shapes: logits (R, V) -> (R, V), float64.
     """

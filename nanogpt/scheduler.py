@@ -163,7 +163,7 @@ class Scheduler:
         admissible: Sequence[Request],
         hits: Mapping[int, PrefixHit],
     ) -> Candidates:
-        """What the plan may choose from: the decodes, least recently served first, the prefilling
+        """The plan's candidates: the decodes, least recently served first, the prefilling
         requests, and the admissible ones without their prefix hits.
         """
         gone = {requeue.request.id for requeue in preempted}
@@ -212,7 +212,7 @@ class Scheduler:
         return self.requests[self.policies.choose_victim(views)]
 
     def requeue(self, victim: Request, reason: str) -> Requeue:
-        """What a running request would go back to the queue with. Changes nothing."""
+        """The state that a running request would go back to the queue with. Changes nothing."""
         view = self.view(victim)
         state, key = self.policies.requeue(view), view.key
         # A request keeps its key while it runs and when it is preempted, unless it arrives anew.

@@ -1,4 +1,4 @@
-"""What a step did, as frozen plain data: the plan is the trace, and every picture reads it.
+"""The record of a step, as frozen plain data: the plan is the trace, and every picture reads it.
 
 Knows no engine and no tensors. Times are integer microseconds of the engine's clock; ranges are
 half-open. A record that every step makes is a `Struct`, which is faster to create than a dataclass.
@@ -49,7 +49,7 @@ class WorkRecord(Struct, frozen=True, gc=False):
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """What the request was given in the step: accepted drafts, and the token after them."""
+        """The request's tokens of the step: accepted drafts, and the token after them."""
         return () if self.sampled is None else (*self.drafted[: self.num_accepted], self.sampled)
 
 

@@ -36,15 +36,16 @@ def is_reference(policies: Any, name: str) -> bool:
     return getattr(policies, name) is policies.__dataclass_fields__[name].default
 
 
-def validated(policies: Record, answers: Mapping[str, Callable[..., Any]]) -> Record:
+def validated(policies: Record, answers: Mapping[str, Callable[..., Any] | None]) -> Record:
     """The same record of functions, those that are not its defaults called on copies of lists.
 
-    `answers` has by name what makes of an answer, and of what was asked, the answer to go on with.
+    `answers` has for each name the function that makes of an answer, and of what was asked, the
+    answer to go on with; None where the caller validates. Raises: KeyError for a name without any.
     """
     record: Any = policies
-    every = [each.name for each in fields(record)]
-    names = [name for name in every if name in answers and not is_reference(record, name)]
-    return replace(record, **{n: _validated(getattr(record, n), answers[n]) for n in names})
+    own = {f.name: answers[f.name] for f in fields(record) if not is_reference(record, f.name)}
+    checked = {name: _validated(getattr(record, name), do) for name, do in own.items() if do}
+    return replace(record, **checked)
 
 
 def _validated(policy: Callable[..., Any], answer: Callable[..., Any]) -> Callable[..., Any]:

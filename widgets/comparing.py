@@ -14,7 +14,7 @@ def whose(yours: bool) -> str:
 
 
 def compared_names(names: Sequence[str] | None, yours: bool) -> list[str]:
-    """What a comparison calls its two sides; one name where the second would repeat the first.
+    """The names of a comparison's two sides; one name where the second would repeat the first.
 
     `names` are two of the author's own. Without them the upper side is the learner's if `yours`,
     and otherwise the reference, which is not compared with itself.

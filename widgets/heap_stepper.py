@@ -47,7 +47,7 @@ class _Operation(Struct):
 
 
 class HeapStepper(Picture):
-    """What pushes and pops do to a heap that starts empty, with the admission test in words.
+    """Pushes and pops on a heap that starts empty, with the admission test in words.
 
     A test comes before the moves of a push or a pop, and after a look. Token counts are KV tokens.
     Raises: ValueError for no operation, another kind of record, or an id that was never pushed.

@@ -1,4 +1,4 @@
-"""What the widgets share: the prediction that they wait for, a picture's question and opening."""
+"""The base of the widgets: the prediction that they wait for, a picture's question and opening."""
 
 from typing import Any, TypedDict
 

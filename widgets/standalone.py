@@ -35,7 +35,7 @@ class Drawing:
 
 
 def drawing(widget: anywidget.AnyWidget) -> Drawing:
-    """What a page needs to draw the widget without the kernel that made it."""
+    """The data that a page needs to draw the widget without the kernel that made it."""
     kind = type(widget).__module__.rpartition(".")[2]
     # A trait whose name anywidget has chosen.
     module, style = str(getattr(widget, "_esm")), str(getattr(widget, "_css"))  # noqa: B009
@@ -49,7 +49,7 @@ def styles(drawings: Sequence[Drawing]) -> str:
 
 
 def scripts(drawings: Sequence[Drawing]) -> str:
-    """What draws the first into the element `widget-0`, the second into `widget-1`, and so on.
+    """A script that draws the first into element `widget-0`, the second into `widget-1`, and so on.
 
     When all are drawn, the page's root gets `data-ready`.
     """

@@ -40,7 +40,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the audit of one exercise found.
+    """The findings of one exercise's audit.
 
     `right` counts checks, one for each seed; `mutants` and `weakened` are caught or not, None where
     none were made. `explained` are survivors with a reason, `findings` sentences about what is not

@@ -15,11 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import torch
-
 from course.calling.channel import Channel, LostError, Reply, TooSlowError
 from course.calling.errors import BACKSTOP, place_in
-from course.calling.functions import functions_in, pickled, sources
 from course.calling.processes import Starter, own_starter
 from course.calling.results import CallResult, Raised
 from course.calling.values import plain
@@ -91,7 +88,7 @@ class Answer:
         return asked
 
     def plain_result(self, value: Any) -> Any:
-        """What a report shows of a result, without what the wrap has added to it."""
+        """The result as a report shows it, without the wrap's additions."""
         plain_result = getattr(self._wrap, "plain_result", None)
         return value if plain_result is None else plain_result(value)
 
@@ -153,6 +150,8 @@ def send(channel: Channel, function: Callable[..., Any], name: str) -> Answer:
 
     Raises: TypeError for a function that cannot travel, LostError, TooSlowError.
     """
+    from course.calling.functions import functions_in, pickled, sources  # needs cloudpickle
+
     not_sent = f"`{name}` could not be sent to the process that checks it"
     try:
         content = pickled(function, function, *functions_in(function))
@@ -232,7 +231,7 @@ class _Question:
             "name": self._name,
             "args": given,
             "seed": self._seed,
-            "grad": torch.is_grad_enabled(),
+            "grad": _is_grad_enabled(),
             "shared": shared,
             "left": left,
         }
@@ -299,6 +298,11 @@ class RemoteGenerator(Generator[Any, Any, None]):
 
 
 RemoteGenerator.__name__ = "generator"  # as a sentence about a result names it
+
+
+def _is_grad_enabled() -> bool:
+    torch = sys.modules.get("torch")  # whoever has turned it off has imported it
+    return torch is None or torch.is_grad_enabled()
 
 
 def _raised(reply: Reply) -> Raised | None:

@@ -185,7 +185,7 @@ class Channel:
 
 
 class Reply:
-    """What came back. Every field is checked when it is read, because the process may lie.
+    """A reply. Every field is checked when it is read, because the process may lie.
 
     `cpu_s` is what the exchange took the process.
     """

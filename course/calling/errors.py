@@ -54,7 +54,7 @@ def _unwritten(error: BaseException) -> CodeType | None:
 
 
 def describe_error(error: BaseException, function: Callable[..., Any]) -> str:
-    """What the call raised and where in the function, as the end of a sentence."""
+    """Say which exception the call raised and where in the function, as the end of a sentence."""
     return _described(error, getattr(function, "__code__", None))
 
 
@@ -71,7 +71,7 @@ def _described(error: BaseException, code: object) -> str:
 
 
 def blame(error: BaseException) -> str:
-    """What stopped a run, in a sentence: the learner's function that raised, if one did.
+    """Say in a sentence why a run stopped: the learner's function that raised, if one did.
 
     That is the last one that was called as a policy, or else the outermost one. A PolicyError names
     the policy itself.

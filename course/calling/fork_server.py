@@ -20,7 +20,7 @@ from typing import Any
 from nanogpt.child_process import end_by_signal, parent_link
 
 _FOR_RUNS = (
-    "course.replay", "course.lesson_data.plan_only", "course.lesson_data.texts", "nanogpt.kv_cache",
+    "course.replay", "course.lesson_data.texts", "nanogpt.block_tables", "nanogpt.kv_cache",
     "nanogpt.experiments.trace_metrics",
     "nanogpt.speculative.drafting", "nanogpt.window", "widgets",
 )  # fmt: skip

@@ -42,7 +42,7 @@ class RunError(Exception):
 def run(
     job: Callable[..., Value], *args: Any, limit_s: float = _JOB_S, starter: Starter | None = None
 ) -> Value:
-    """What `job(*args)` returns in a child process; what it prints is printed here.
+    """Return the result of `job(*args)` in a child process; its prints are relayed.
 
     The job and its arguments may hold learners' functions. Raises: RunError.
     """

@@ -6,13 +6,17 @@ arrays. Subclasses count as what they are, but only base-class methods are asked
 never runs.
 """
 
+from __future__ import annotations
+
 import sys
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from torch import Tensor
+from nanogpt.validate import is_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _MOST_CELLS = 20_000_000
 _MOST_LETTERS = 60  # of a type's name
@@ -60,7 +64,7 @@ def as_items(value: Any) -> list[Any] | None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
         return value.tolist() if value.ndim == 1 and value.dtype.kind in "biuf" else None
-    if type(value) is Tensor and value.dim() == 1:
+    if is_tensor(value) and _is_exactly_tensor(value) and value.dim() == 1:
         return value.tolist()
     return None
 
@@ -86,8 +90,11 @@ def as_tensor(value: Any) -> Tensor | None:
     A subclass is taken for the tensor beneath it; one that computes by a dispatch of its own, and
     sparse, meta, nested and quantised tensors, are none.
     """
-    if not isinstance(value, Tensor):
+    if not is_tensor(value):
         return None
+    import torch
+    from torch import Tensor
+
     if type(value) is Tensor:
         plain = value
     elif getattr(type(value), _DISPATCH) is not getattr(Tensor, _DISPATCH):
@@ -103,8 +110,8 @@ def as_tensor(value: Any) -> Tensor | None:
 
 
 def kind_of(value: Any) -> str:
-    """What `value` is in a word or three, for a sentence: "int", "float64", "sparse tensor"."""
-    if not isinstance(value, Tensor) or type(value) is not Tensor:
+    """The kind of `value` in a word or three, for a sentence: "int", "float64", "sparse tensor"."""
+    if not is_tensor(value) or not _is_exactly_tensor(value):
         name = f"class ({value.__name__})" if isinstance(value, type) else type(value).__name__
         name = "numpy array" if name == "ndarray" else name
         return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"
@@ -116,7 +123,11 @@ def kind_of(value: Any) -> str:
         return "nested tensor"
     if value.is_quantized:
         return "quantised tensor"
-    return "tensor" if value.layout == torch.strided else "sparse tensor"
+    return "tensor" if str(value.layout) == "torch.strided" else "sparse tensor"
+
+
+def _is_exactly_tensor(value: Tensor) -> bool:
+    return type(value) is sys.modules["torch"].Tensor
 
 
 def _scalar(value: Any) -> Any:
@@ -127,7 +138,7 @@ def _scalar(value: Any) -> Any:
             plain = value.item()
             return float(plain) if isinstance(plain, numpy.floating) else plain
         return value
-    if isinstance(value, Tensor):
+    if is_tensor(value):
         tensor = as_tensor(value)
         return tensor.item() if tensor is not None and tensor.dim() == 0 else value
     return value

@@ -67,13 +67,13 @@ def dump_of(pid: int, words: Any) -> str:
 
 
 def read_words(words: Any) -> str:
-    """What the fault handler wrote to this file."""
+    """The fault handler's output in this file."""
     words.seek(0)
     return words.read(_MOST_READ).decode(errors="replace")
 
 
 def exit_error(by_signal: object, most_bytes: object, dump: str) -> LostError:
-    """What became of a process that ended by itself."""
+    """Describe the end of a process that ended by itself."""
     from course.calling.channel import LostError
 
     if isinstance(most_bytes, int) and by_signal and most_bytes > 0.8 * MEMORY:

@@ -22,10 +22,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import psutil
-
 from course.calling.process_limits import MEMORY, dump_of, exit_error, read_words
 from course.calling.spawner import Spawner
+from course.lazy import psutil
 from nanogpt.child_process import ChildProcess
 
 if TYPE_CHECKING:

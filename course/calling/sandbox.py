@@ -29,7 +29,7 @@ _OURS = (
     "nanogpt/validate.py",
     "nanogpt/views/*.py",
 )
-"""What an answer's process needs of the project: it holds no answer to an exercise."""
+"""The project's files that an answer's process needs: none holds no answer to an exercise."""
 
 
 class SandboxError(Failure):

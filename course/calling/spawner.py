@@ -8,9 +8,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-import psutil
-
 from course.calling.process_limits import MEMORY, dump_of, exit_error, read_words
+from course.lazy import psutil
 from nanogpt.child_process import ChildProcess
 
 if TYPE_CHECKING:

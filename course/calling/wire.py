@@ -15,27 +15,25 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, cast
 
 import msgspec
-import torch
-from torch import Tensor
 
 from course.calling.results import Opaque
 from course.calling.values import field_names
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 MOST_BYTES = 64 << 20
 """Of a frame."""
 _MOST_DIGITS = 300  # hexadecimal ones of a whole number; an answer's have 256 at most
 _DEEPEST = 40  # containers in each other; an answer's values end at 30
-_DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-        torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64,
-        torch.complex128,
-    )
-}  # fmt: skip
+_DTYPES = (
+    "bool", "uint8", "int8", "int16", "int32", "int64",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
 _CONTAINERS: Mapping[str, Callable[[Iterable[Any]], Any]] = {
     kind.__name__: kind for kind in (list, tuple, set, frozenset)
 }
@@ -47,7 +45,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Node(msgspec.Struct, array_like=True, frozen=True):
-    """What MessagePack has no form for, with its class as a tag."""
+    """A value that MessagePack has no form for, with its class as a tag."""
 
 
 class Whole(_Node, tag="int", frozen=True):
@@ -139,7 +137,7 @@ class WireError(ValueError):
 
 Records: TypeAlias = Mapping[str, type[Any]]
 """The dataclasses that may travel, by name."""
-Storages: TypeAlias = Sequence[torch.UntypedStorage]
+Storages: TypeAlias = "Sequence[torch.UntypedStorage]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -224,7 +222,7 @@ class _Writer:
         if kind is dict:
             pairs = cast("dict[Any, Any]", value).items()
             return Entries([(self.node(k, depth + 1), self.node(v, depth + 1)) for k, v in pairs])
-        if kind is Tensor and value.layout is torch.strided and str(value.device) == "cpu":
+        if kind.__name__ == "Tensor" and _is_dense(value):
             return self._view(value)
         if kind is Opaque:
             return Other(value.type_name.encode("utf-8", "surrogatepass"))
@@ -269,7 +267,16 @@ def _text(value: str) -> str | Text:
     return value
 
 
+def _is_dense(value: Any) -> bool:
+    import torch
+
+    is_plain = type(value) is torch.Tensor and value.layout is torch.strided
+    return is_plain and str(value.device) == "cpu"
+
+
 def _as_tensor(storage: torch.UntypedStorage) -> Tensor:
+    import torch
+
     return torch.empty(0, dtype=torch.uint8).set_(storage)  # (bytes,)
 
 
@@ -278,6 +285,8 @@ def _bytes_of(storage: torch.UntypedStorage) -> bytes:
 
 
 def _storage(contents: bytes, old: torch.UntypedStorage | None) -> torch.UntypedStorage:
+    import torch
+
     if old is not None and old.nbytes() == len(contents):
         _as_tensor(old).copy_(_as_tensor(_storage(contents, None)))
         return old
@@ -332,11 +341,13 @@ class _Reader:
         return twin
 
     def _view(self, node: View) -> Tensor:
+        import torch
+
         shape, strides = node.shape, node.strides
         same_length = len(shape) == len(strides)
         if not same_length or node.storage >= len(self._storages) or node.dtype not in _DTYPES:
             raise WireError("no frame: a tensor of no shape, type or storage")
-        dtype, storage = _DTYPES[node.dtype], self._storages[node.storage]
+        dtype, storage = getattr(torch, node.dtype), self._storages[node.storage]
         steps = ((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
         reach = node.offset + sum(steps) + 1
         in_storage = 0 in shape or reach * dtype.itemsize <= storage.nbytes()

@@ -22,7 +22,7 @@ Result = tuple[Args, Any]
 
 
 class Judge:
-    """What makes checks: `judge` asks about some cases and says what is wrong with the answer."""
+    """A maker of checks: `judge` asks about some cases and says what is wrong with the answer."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ def explaining(
 
 
 def wrong_number(value: Any) -> str:
-    """What is wrong with a result as a number of tokens; "" if nothing is."""
+    """Say why a result is no number of tokens; "" if it is one."""
     if as_whole(value) is not None:
         return ""
     return f"The answer is a whole number of tokens (an int), not {a_kind(value)}."
@@ -188,7 +188,7 @@ def not_whole(belief: str, *ways: Function) -> Misconception:
 
 
 def wrong_list(value: Any) -> str:
-    """What is wrong with a result as a list of whole numbers; "" if nothing is."""
+    """Say why a result is no list of whole numbers; "" if it is one."""
     items = as_items(value)
     if items is None:
         even = ", even for one number" if as_number(value) is not None else ""
@@ -203,7 +203,7 @@ def not_a_list(belief: str, *ways: Function) -> Misconception:
 
 
 def a_kind(value: Any) -> str:
-    """What it is, with its article; a number that was refused for what it says, with that."""
+    """The value's kind with its article; a number that was refused for what it says, with that."""
     if isinstance(value, Opaque):
         return with_article(value.type_name)
     if type(value) in (int, float, bool):

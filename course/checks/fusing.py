@@ -7,16 +7,17 @@ padding attends to is free; a triple by its parts, one after the other.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from course.checks.comparing import Args, Judge, Result, a_kind, explaining, those_of
 from course.exercise import Function, Misconception
 from course.format_values import cut, show
 from course.harness import Ask, Failure, Rows, returned_nothing
 from course.same_values import like, same
+from nanogpt.validate import is_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # --- judging ---------------------------------------------------------------------------------
 
@@ -97,31 +98,31 @@ class Fusing(Judge):
 
 def brief(value: Any) -> str:
     """The value as text; of a tensor what kind it is, with the cells of a small mask."""
-    if isinstance(value, Tensor):
+    if is_tensor(value):
         kind = f"tensor of shape {tuple(value.shape)}, {dtype(value)}"
-        if value.dtype != torch.bool or value.dim() != 2 or value.numel() > 64:
+        if dtype(value) != "bool" or value.dim() != 2 or value.numel() > 64:
             return kind
         lines = [" ".join(cell(each) for each in line) for line in value.tolist()]
         return "\n".join([f"{kind}:", *lines])
-    if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
+    if isinstance(value, list | tuple) and any(map(is_tensor, value)):
         return "\n".join([f"{type(value).__name__} of {len(value)}:", *map(brief, value)])
     return cut(show(value), 320)
 
 
-def dtype(tensor: Tensor) -> str:
+def dtype(tensor: "Tensor") -> str:
     """The type of its numbers, as it is called in a sentence."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
 # --- masks -----------------------------------------------------------------------------------
 
-Changed = Callable[[Callable[[Tensor], Any]], Function]  # a right answer, its mask made another
+Changed = Callable[[Callable[["Tensor"], Any]], Function]  # a right answer, its mask made another
 
 
 def mask_forms(
     changed: Changed, *shapes: Misconception, mask_of: Callable[[Any], Any] = lambda value: value
 ) -> tuple[Misconception, ...]:
-    """What is wrong with a mask as a value: no bool tensor, or of another shape than wanted.
+    """Mistakes in a mask as a value: no bool tensor, or of another shape than wanted.
 
     `shapes` are misconceptions that a certain shape tells of; `mask_of` takes it out of an answer.
     """
@@ -130,8 +131,8 @@ def mask_forms(
             "not_a_tensor",
             "Nested lists are a mask too.",
             lambda got, wanted: f"The mask is a torch tensor, not {a_kind(mask_of(got))}.",
-            matches=lambda got, wanted: not isinstance(mask_of(got), Tensor),
-            examples=(changed(Tensor.tolist),),
+            matches=lambda got, wanted: not is_tensor(mask_of(got)),
+            examples=(changed(lambda mask: mask.tolist()),),
         ),
         Misconception(
             "additive",
@@ -147,8 +148,8 @@ def mask_forms(
             lambda got, wanted: (
                 f"The mask holds True and False (torch.bool); this one is {dtype(mask_of(got))}."
             ),
-            matches=lambda got, wanted: mask_of(got).dtype != torch.bool,
-            examples=(changed(Tensor.float),),
+            matches=lambda got, wanted: dtype(mask_of(got)) != "bool",
+            examples=(changed(lambda mask: mask.float()),),
         ),
         *shapes,
         Misconception(
@@ -171,7 +172,7 @@ def diagonal_ideas(changed: Changed, moved: Callable[[int], Function]) -> tuple[
             "inverted",
             "True marks what is hidden.",
             'True means "may attend"; this mask has True where it should have False.',
-            changed(torch.logical_not),
+            changed(lambda mask: mask.logical_not()),
         ),
         Misconception(
             "not_itself",

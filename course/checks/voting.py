@@ -33,7 +33,7 @@ _MAX_SHOWN = 60  # characters of something that is not a move
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Votes:
-    """What the ranks of one pass want, `by_layer[layer][rank]`, and whose turn it is.
+    """The votes of the ranks of one pass, `by_layer[layer][rank]`, and whose turn it is.
 
     `turns` are ranks, over and over; one that waits or has nothing to do is passed over.
     """
@@ -60,7 +60,7 @@ class Votes:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What came of it, by rank: what each did in turn, and where it is in the end.
+    """The outcome by rank: its actions in turn, and where it is in the end.
 
     `problem` is (key, idea) when something was not a move, and nothing could be played after it.
     """

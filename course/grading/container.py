@@ -76,7 +76,7 @@ def _build(engine: str, image: str) -> None:
 
 
 def _run(engine: str, arguments: Namespace) -> list[str]:
-    """What is inside sees the submissions and the points, writes the results, and nothing else."""
+    """The container sees the submissions and the points, writes the results, and nothing else."""
     mounts = [_mount(arguments.submissions, "readonly"), _mount(arguments.out)]
     if arguments.points:
         mounts.append(_mount(arguments.points, "readonly"))

@@ -1,4 +1,4 @@
-"""What a submission came to: plain data, one JSON file for each student and lesson.
+"""The marks of a submission: plain data, one JSON file for each student and lesson.
 
 Everything that is made for an instructor (gradebook, pages, report) is made from these files only.
 """
@@ -31,7 +31,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one exercise came to.
+    """The mark of one exercise.
 
     `version` names the exercise as it was then, `checks` every check, easiest first, of which
     `passed` passed; `idea` is the feedback in a sentence, `example` rows of the smallest
@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a student's file for one lesson came to, `marks` in the lesson's order.
+    """The marks of one student's file for one lesson, `marks` in the lesson's order.
 
     `source` is where it lay among the submissions ("ada.zip/l01.py"), `key` names its contents, the
     exercises' versions and the seed: the same key is not graded twice. `problem` says in a sentence

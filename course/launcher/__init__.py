@@ -1,1 +1,1 @@
-"""What learn.py is made of. Runs before anything is installed: standard library only."""
+"""The modules of learn.py. They run before anything is installed: standard library only."""

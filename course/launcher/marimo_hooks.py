@@ -1,4 +1,4 @@
-"""What the course changes in marimo's server: which pages it answers, its styles, its kernels."""
+"""The course's changes to marimo's server: which pages it answers, its styles, its kernels."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def table(rows: Sequence[Sequence[str]]) -> Table:
 
 
 def card_rows(card: Sequence[Contribution]) -> list[list[str]]:
-    """What each policy brings, by workload: alone with the reference / among one's own."""
+    """The gain of each policy, by workload: alone with the reference / among one's own."""
     rows = [["policy", *dict.fromkeys(each.workload for each in card)]]
     for policy in dict.fromkeys(each.policy for each in card):
         cells = [f"{each.alone:+} / {each.among:+}" for each in card if each.policy == policy]
@@ -76,7 +76,7 @@ def sentence(rounds: Sequence[Round]) -> str:
 
 
 def card_sentence(card: Sequence[Contribution]) -> str:
-    """What the numbers of a report card mean, and which policy brings most."""
+    """The meaning of a report card's numbers, and the policy that gains most."""
     sums: dict[str, int] = {}
     for each in card:
         sums[each.policy] = sums.get(each.policy, 0) + each.alone

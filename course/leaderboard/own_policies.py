@@ -30,7 +30,7 @@ PLAYED = (
     "priority_key", "plan_step", "admit", "choose_victim", "requeue", "chunk_inputs", "chunk_mask",
     "assign_tokens",
 )  # fmt: skip
-"""What an engine of the contest asks: its priority key, and seven fields of `Policies`."""
+"""The functions that an engine of the contest calls: its priority key, and seven `Policies`."""
 ANY = f"{', '.join(PLAYED[:-1])} or {PLAYED[-1]}"
 
 MINE = "mine"
@@ -154,7 +154,7 @@ def card_of(functions: Functions, names: Sequence[str], seed: int) -> list[Contr
 
 
 def _contributions(functions: Functions, made: Workload) -> list[Contribution]:
-    """What each of these policies brings in one workload."""
+    """The gain of each of these policies in one workload."""
     scores: dict[frozenset[str], Score] = {}
 
     def score(policies: set[str]) -> Score:

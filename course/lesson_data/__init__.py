@@ -1,4 +1,4 @@
-"""What stands behind the lessons' pictures: data, and code that no learner needs to read.
+"""Behind the lessons' pictures: data, and code that no learner needs to read.
 
 A module or two for each lesson, under its number: `course.lesson_data.l00_kv_cache`.
 """
@@ -11,7 +11,7 @@ _DATA = Path(__file__).resolve().parents[2] / "lessons" / "data"
 
 
 def recorded(name: str) -> Any:
-    """What lessons/data/NAME.json holds: measured or run once, since it takes too long to wait for.
+    """The contents of lessons/data/NAME.json, measured or run once: nobody should wait for them.
 
     Raises: FileNotFoundError for a name without a file.
     """

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from course.attempt import Attempt
 from course.lesson_data.l02_scheduler import POST, six_requests
-from course.lesson_data.plan_only import plan_engine
 from course.replay import replay, replays
 from nanogpt import Engine, EngineConfig, Policies, Request, Trace
 from nanogpt.policies import queueing
+from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.views.request_view import RequestView
 
 Victim = Callable[[Sequence[RequestView]], int]
@@ -19,7 +19,7 @@ _SHORT_OF_MEMORY = EngineConfig(token_budget=32, max_kv_tokens=160, max_prefilli
 
 def switched_off(half: str) -> Trace:
     """The six requests under FCFS without "admission" or "preemption", or with both: ""."""
-    engine = plan_engine(_SHORT_OF_MEMORY)
+    engine = Engine(RecordedTexts(), _SHORT_OF_MEMORY)
     scheduler = engine.scheduler
     if half == "admission":
         scheduler.select_admissible = lambda preempted=(): (
@@ -55,7 +55,7 @@ def your_twins(attempt: Attempt) -> Trace:
 
 
 def _engine_of_twins(policies: Policies) -> Engine:
-    return plan_engine(replace(POST, policy="fcfs"), policies)
+    return Engine(RecordedTexts(), replace(POST, policy="fcfs"), policies)
 
 
 def _two_equal() -> list[tuple[int, Request]]:

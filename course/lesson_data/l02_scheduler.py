@@ -7,11 +7,11 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
 from course.lesson_data.l02_heap import record_heap
-from course.lesson_data.plan_only import plan_engine
 from course.lesson_data.texts import Arrivals
 from course.replay import replay
-from nanogpt import EngineConfig, Policies, Request, Trace, encode
+from nanogpt import Engine, EngineConfig, Policies, Request, Trace, encode
 from nanogpt.policies import queueing
+from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.views.request_view import RequestView
 
 Rank = Callable[[str, RequestView], tuple[float, ...]]
@@ -95,7 +95,7 @@ def _heap_of(key: Rank) -> list[dict[str, Any]]:
 
     limits = EngineConfig(policy="priority", max_kv_tokens=20, max_batch_size=3)
     queue = [(a, Request(i, [1] * p, n, priority=r)) for i, (a, p, n, r) in enumerate(_QUEUE)]
-    trace = replay(plan_engine(limits, Policies(sort_key=noted)), queue, 300)
+    trace = replay(Engine(RecordedTexts(), limits, Policies(sort_key=noted)), queue, 300)
     if trace.error:
         raise ValueError(trace.error)
     return record_heap(_operations(trace, keys, max_batch=3))

@@ -12,14 +12,14 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError
 from course.calling.policies import Policy
 from course.lesson_data.l02_scheduler import Arrivals, latencies, recomputed
-from course.lesson_data.plan_only import plan_engine
 from course.lesson_data.texts import table
 from course.registry import exercise
 from course.replay import Rerun, replay
-from nanogpt import EngineConfig, Request
+from nanogpt import Engine, EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.figures.curves import line_chart
+from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.views.request_view import RequestView
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _short_ones(number: int) -> Arrivals:
 def _serve(rule: Rule, arrivals: Arrivals) -> dict[int, int]:
     """Latency in steps by request, in a batch of two. Raises: ValueError for a rule that fails."""
     limits = EngineConfig(policy=rule, max_batch_size=2)
-    trace = replay(plan_engine(limits), arrivals, 600)
+    trace = replay(Engine(RecordedTexts(), limits), arrivals, 600)
     if trace.error:
         raise ValueError(trace.error)
     return latencies(trace)
@@ -125,7 +125,7 @@ def _measured(limits: EngineConfig, spec: list[tuple[int, int, int, int]]) -> Me
         (arrival, Request(i, [1] * prompt, new, priority=priority))
         for i, (arrival, prompt, new, priority) in enumerate(spec)
     ]
-    trace = plan_engine(limits, clock=CostClock(SERVER_CPU)).run(requests)
+    trace = Engine(RecordedTexts(), limits, clock=CostClock(SERVER_CPU)).run(requests)
     latency_ms: dict[bool, list[float]] = {True: [], False: []}
     for each in all_request_metrics(trace):
         request = trace.request(each.request_id)

@@ -157,7 +157,7 @@ def compared_masks(
 
 
 def cut_letters(attempt: Attempt) -> str:
-    """What the learner's `split_kv` cuts out of letters that stand for keys, as a table."""
+    """A table of the pieces that the learner's `split_kv` cuts; letters stand for keys."""
     rows = ["ROME··O", "·PUC··K", "····LEA"]  # past of 4 columns, new of 3
     k = torch.tensor([[[float(ord(c))] for c in row] for row in rows])  # (3, 7, 1)
     mine: Any = None

@@ -140,7 +140,7 @@ def merge_chart(model: GPT, attempt: Attempt) -> Figure | str:
 def _shares(
     scores: Tensor, shares: Callable[[Tensor], Sequence[float]]
 ) -> dict[str, list[tuple[float, float]]]:
-    """What `shares` gives for the first n blocks of 8, as a curve for each block of DRAWN."""
+    """The results of `shares` for the first n blocks of 8, as a curve for each block of DRAWN."""
     rows = [shares(scores[: n * BLOCK]) for n in range(1, BLOCKS + 1)]
     return {
         f"block {b}": [(n, 100 * float(row[b])) for n, row in enumerate(rows, 1) if b < n]

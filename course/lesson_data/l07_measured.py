@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from course.lesson_data.l02_scheduler import recomputed
 from course.lesson_data.l07_pool import computed_tokens, found_tokens
-from course.lesson_data.plan_only import plan_engine
 from course.lesson_data.texts import Arrivals, table
 from course.replay import Rerun, replay, replays
-from nanogpt import EngineConfig, ModelConfig, Policies, Request, Trace
+from nanogpt import Engine, EngineConfig, ModelConfig, Policies, Request, Trace
 from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
 from nanogpt.figures.curves import line_chart
+from nanogpt.recorded_texts import RecordedTexts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ def run(
         token_budget=token_budget, max_kv_tokens=max_kv_tokens, max_batch_size=max_batch_size,
         block_size=block_size, share_prefixes=share,
     )  # fmt: skip
-    return replay(plan_engine(config), arrivals, _MOST_STEPS)
+    return replay(Engine(RecordedTexts(), config), arrivals, _MOST_STEPS)
 
 
 # --- memory that holds tokens -------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _sixteen_in_slots() -> Trace:
 def _sixteen_in_blocks(*, at_once: bool) -> Rerun[Policies, Trace]:
     config = EngineConfig(token_budget=512, max_batch_size=16, block_size=16, share_prefixes=True)
     return replays(
-        lambda policies: plan_engine(config, policies),
+        lambda policies: Engine(RecordedTexts(), config, policies),
         lambda: sixteen(at_once=at_once),
         _MOST_STEPS,
     )
@@ -190,7 +190,9 @@ def _crowd_shared() -> Rerun[Policies, Trace]:
     config = EngineConfig(
         token_budget=64, max_kv_tokens=_BUDGET, max_batch_size=8, block_size=8, share_prefixes=True
     )
-    return replays(lambda policies: plan_engine(config, policies), short_of_memory, _MOST_STEPS)
+    return replays(
+        lambda policies: Engine(RecordedTexts(), config, policies), short_of_memory, _MOST_STEPS
+    )
 
 
 @functools.cache

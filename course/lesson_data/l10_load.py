@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from course.calling.jobs import RunError, run
-from course.lesson_data.plan_only import plan_engine
-from nanogpt import EngineConfig, Request
+from nanogpt import Engine, EngineConfig, Request
 from nanogpt.clock import LARGE_GPU
 from nanogpt.contest.scoring import PatientClock
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
+from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.server import ServerSettings
 from nanogpt.server.admission import AdmissionControl, admission_limits
 from nanogpt.server.server_policies import AdmissionPolicy, NewRequest, Verdict
@@ -55,8 +55,8 @@ def poisson(rate: float, seed: int = 0) -> list[int]:
 def serve(arrivals_us: Sequence[int], admission: AdmissionPolicy) -> Point:
     """Serve a load; fewer arrivals than `NUM_REQUESTS` are clients of a closed loop."""
     clock, draw = PatientClock(LARGE_GPU), random.Random("lengths")
-    engine = plan_engine(
-        EngineConfig(token_budget=32, max_batch_size=16, keep_steps=1), clock=clock
+    engine = Engine(
+        RecordedTexts(), EngineConfig(token_budget=32, max_batch_size=16, keep_steps=1), clock=clock
     )
     queue, limits = AdmissionControl(), admission_limits(engine, SETTINGS)
     pending, sent_us, ttfts_ms = deque(arrivals_us), list[int](), dict[int, float]()

@@ -64,7 +64,7 @@ def wrong_texts(arrivals: Arrivals, model: GPT, settings: EngineConfig, trace: T
 
 
 def oracle(model: GPT, settings: EngineConfig, request: Request) -> list[int]:
-    """What the oracle writes for a request under `settings`, worked out once.
+    """The oracle's tokens for a request under `settings`, worked out once.
 
     Its cell runs again after every edit of an exercise, and the oracle's text stays what it was.
     """

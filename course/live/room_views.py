@@ -1,4 +1,4 @@
-"""What a guest's page and the screen show of the room, as plain data made at each sending."""
+"""The room as a guest's page and the screen show it, as plain data made at each sending."""
 
 from dataclasses import asdict
 from typing import Any

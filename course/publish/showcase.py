@@ -1,4 +1,4 @@
-"""What the home page and the README's picture show: two answers to exercise 1.4, and their runs."""
+"""The pictures of the home page and the README: two answers to exercise 1.4, and their runs."""
 
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from nanogpt.clock import LARGE_GPU, CostClock
 from widgets import Prediction, Timeline
 
 FIX = " - len(plan)"
-"""What the wrong answer lacks."""
+"""The lines that the wrong answer lacks."""
 RIGHT = f"""def plan_step(decodes, prefilling, waiting, token_budget):
     plan = [(request, 1) for request in decodes[:token_budget]]
     left = token_budget{FIX}
@@ -34,7 +34,7 @@ def _answer(source: str) -> Any:
 
 
 def report(source: str) -> Report:
-    """What the check says of an answer."""
+    """The check's sentence on an answer."""
     return exercise("l01.plan_step").check(_answer(source))
 
 

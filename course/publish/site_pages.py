@@ -47,7 +47,7 @@ class Page:
         return [each for each in self.drawings if each.is_stepper]
 
     def sections(self) -> list[Section]:
-        """What the search finds, by heading; nothing that waits for a prediction."""
+        """The search index, by heading; nothing that waits for a prediction."""
         found = [Section()]
         for block in self.blocks:
             if isinstance(block, Prose) and not block.withheld:

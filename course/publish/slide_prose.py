@@ -43,7 +43,7 @@ def text_of(html: str) -> str:
 
 
 def inside(html: str) -> str:
-    """What stands between an element's own tags."""
+    """The text between an element's own tags."""
     return html[html.index(">") + 1 : html.rindex("<")].strip()
 
 

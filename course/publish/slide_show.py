@@ -47,7 +47,7 @@ _MOST_BELIEFS = 4
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to `ask`, which answers to `expect`, what to do `then`; any may be empty.
+    """Notes: what to `ask`, which answers to `expect`, what to do `then`; any may be empty.
 
     `minutes` are for the slide, with those that follow without a note.
     """

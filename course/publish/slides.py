@@ -25,7 +25,7 @@ _COMPARED = [YOURS, REFERENCE]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the room is asked: options, or without them a number.
+    """The question to the room: options, or without them a number.
 
     `right` is the index of the right option; `answer` says what is right, or "".
     """

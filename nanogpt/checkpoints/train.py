@@ -140,7 +140,7 @@ class Trainer:
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """What a run that goes on from a saved state must have in common with it."""
+        """The settings that a run shares with the saved state from which it goes on."""
         configs = {"config": self.config, "sizes": self.model.config}
         return {name: dataclasses.asdict(config) for name, config in configs.items()}
 

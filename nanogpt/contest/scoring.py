@@ -19,8 +19,9 @@ from nanogpt.contest.upper_bound import bound
 from nanogpt.contest.workloads import MODEL, Call, Workload, workload
 from nanogpt.engine import Engine
 from nanogpt.policies import Policies
+from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.trace import StepRecord
-from nanogpt.validate import PolicyError, show
+from nanogpt.validate import PolicyError, is_reference, show
 from nanogpt.views.request_view import RequestView
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ def priority_key(request: RequestView, due_us: int, now_us: int) -> tuple[float,
         return (2, begin_us)
     return (0 if is_decode else 1, begin_us)
 
+
+PLANNING = ("plan_step", "sort_key", "admit", "choose_victim", "requeue")
+"""The policies that no text depends on."""
 
 MOST_STEPS = 3_000
 """An entry that has not served a workload by then never will: plain ones take about 200."""
@@ -88,13 +92,19 @@ class Score:
 def play(workload: Workload, entry: Entry) -> Score:
     """Serve the workload with the entry's policies, and count the requests whose SLO is met.
 
-    A policy that fails, a text that differs from the oracle's, or an endless run scores 0.
+    A policy that fails, a text that differs from the oracle's, or an endless run scores 0. Only
+    policies that may spoil a text need a model.
     """
     calls, clock = workload.calls, PatientClock(workload.machine.cost)
     settings = workload.machine.settings(_policy(entry.priority_key, calls, clock))
-    engine = Engine(contest_model(), settings, entry.policies, clock=clock)
+    only_plans = all(
+        is_reference(entry.policies, each) for each in Policies.__slots__ if each not in PLANNING
+    )
+    model = RecordedTexts(config=MODEL) if only_plans else contest_model()
+    engine = Engine(model, settings, entry.policies, clock=clock)
     try:
-        problem = _wrong_text(calls, _serve(engine, calls, clock))
+        texts = _serve(engine, calls, clock)
+        problem = "" if only_plans else _wrong_text(calls, texts)
     except Exception as error:  # a policy's own, or the engine's about what one led to
         is_ours = isinstance(error, PolicyError | ValueError)
         problem = str(error) if is_ours else f"a policy raised {show(error)}"

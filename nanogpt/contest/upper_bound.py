@@ -56,7 +56,7 @@ def bound(workload: Workload) -> int:
 
 
 def _alike(call: Call, others: Sequence[Call]) -> tuple[int, int]:
-    """What other requests may spare a request: (prompt tokens found in blocks, K/V shared).
+    """A request's savings by other requests: (prompt tokens found in blocks, K/V shared).
 
     Two prompts share blocks up to the token in which they differ. Where one begins with all of the
     other, the other's text may go on as the prompt does, as far as can be known beforehand. The
@@ -75,7 +75,7 @@ def _alike(call: Call, others: Sequence[Call]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What a request needs, whatever the schedule.
+    """The needs of a request, whatever the schedule.
 
     `due_us`: for each token, when it must be there so that all later ones can be in time.
     `num_prefill` prompt tokens are computed; K/V behind the first `num_shareable` is its own.
@@ -88,7 +88,7 @@ class _Needs:
 
 
 def _needs(call: Call, workload: Workload) -> _Needs | None:
-    """What a request needs; None if it would be late alone."""
+    """The needs of a request; None if it would be late alone."""
     step_us, length = workload.machine.cost.step_us, len(call.prompt_tokens)
     shares = workload.machine.block_size is not None
     others = [each for each in workload.calls if shares and each is not call]
@@ -115,7 +115,7 @@ def _late_in_windows(needs: Sequence[_Needs], machine: Machine) -> dict[Window, 
 
 
 def _job(needs: _Needs, machine: Machine, by_batch: int, by_floor: int, quarters: int) -> Job:
-    """What a request is charged up to one of its tokens, times 4 * B * M.
+    """The charge for a request up to one of its tokens, times 4 * B * M.
 
     Of the fixed cost `by_batch` halves are shared by rows and the others by KV tokens; of the
     larger of floor and work `by_floor` halves are the floor, shared likewise, the others work.

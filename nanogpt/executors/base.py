@@ -1,4 +1,4 @@
-"""What an executor is: rows in, logits out. It knows neither requests nor plans."""
+"""The executors' protocol: rows in, logits out. An executor knows neither requests nor plans."""
 
 from __future__ import annotations
 

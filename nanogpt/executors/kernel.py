@@ -73,7 +73,7 @@ class Batch(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What the threads of a step share. `work` counts, for each phase, units taken and done."""
+    """The shared state of a step's threads. `work` counts, for each phase, units taken and done."""
 
     x: np.ndarray  # (N, C or more)
     kept: np.ndarray  # (N, C or more)
@@ -235,7 +235,7 @@ def add_one(typing: Any, work: Any, phase: Any, which: Any) -> Any:
 
 @intrinsic
 def count_of(typing: Any, work: Any, phase: Any, which: Any) -> Any:
-    """What a counter says now."""
+    """The current value of a counter."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(_counter(context, builder, signature, args), "acquire", 8)
@@ -477,7 +477,7 @@ def attend(q, keys, values, runs, weights, out):
 # --- phases ---------------------------------------------------------------------------------------
 
 NEW, ADDED, GELU = range(3)
-"""What becomes of a product: all of `out`, added to `out`, or GELU of it."""
+"""The use of a product: all of `out`, added to `out`, or GELU of it."""
 
 
 @njit(**PLAIN)

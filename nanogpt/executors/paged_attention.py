@@ -22,7 +22,7 @@ from nanogpt.outputs import Row
 
 
 class PagedStore(Protocol):
-    """What the attention asks of the blocks. Shapes: storage (2, L, H, P * E, D)."""
+    """The blocks as the attention reads them. Shapes: storage (2, L, H, P * E, D)."""
 
     storage: Tensor
     size: int
@@ -195,7 +195,7 @@ def attend_rows(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) ->
 
 
 def visible_bias(masks: Sequence[Tensor], like: Tensor) -> Tensor | None:
-    """What each row may see of the longest context among them: (B, 1, T, S), or None for all.
+    """The keys of the longest context that each row may see: (B, 1, T, S), or None for all.
 
     Shapes: masks (T, s) bool, each over its own keys.
     """
@@ -209,7 +209,7 @@ def visible_bias(masks: Sequence[Tensor], like: Tensor) -> Tensor | None:
 
 
 def lengths_bias(lengths: Sequence[int], like: Tensor) -> Tensor | None:
-    """What single tokens may see: all of their own length. (B, 1, 1, S), or None for all of S."""
+    """The keys single tokens see: all of their own length. (B, 1, 1, S), or None for all of S."""
     if min(lengths) == max(lengths):
         return None
     visible = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)  # (B, S)

@@ -1,4 +1,4 @@
-"""What waited in each step of a trace, and why: the records that a step writes, and the others.
+"""The waits in each step of a trace, and why: the records that a step writes, and the others.
 
 A step names what waits for a reason of its own. Everything else in the queue waits for one and the
 same, which it says once; which requests these are follows from the trace, and is worked out here.

@@ -22,14 +22,14 @@ from nanogpt.validate import show
 NUM_DRAFT_TOKENS = 4
 """Drafts of a speculating request in one pass."""
 DRAFT_COST = 0.1
-"""What a draft costs, as a share of a decode."""
+"""The cost of a draft, as a share of a decode."""
 MOST_US = 60_000_000
 """The longest pass: a run has a sample for each second."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """What a pass takes in microseconds, not rounded.
+    """The time of a pass in microseconds, not rounded.
 
     `prefill` takes the new tokens, the requests at the worker (in the pass or in the batch) and the
     KV tokens; `decode` takes the requests, the new tokens and the KV tokens. Reserved K/V counts as

@@ -1,4 +1,4 @@
-"""What a policy may answer: invariants of the engine's state, and no opinion on what is best.
+"""The answers that a policy may give: invariants of the engine's state, no opinion on the best.
 
 A policy that is not the reference is called on copies of the engine's lists. An answer that would
 corrupt the engine is refused: unknown or repeated ids, other shapes or types, more K/V than there
@@ -290,7 +290,7 @@ def _ordered(answer: Any, blocks: Sequence[Any]) -> list[int]:
     return order
 
 
-ANSWERS: dict[str, Callable[..., Any]] = {
+ANSWERS: dict[str, Callable[..., Any] | None] = {
     "plan_step": _plan, "chunk_inputs": _inputs, "chunk_mask": _mask, "assign_tokens": _assigned,
     "rejection_sample": _accepted, "roll_back_kv": _rolled_back, "admit": _admitted,
     "sort_key": lambda key, policy, request: checked_key("sort_key", key, request),
@@ -298,5 +298,6 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "split_kv": _split, "pack": _packed, "evict": _evicted, "kv_usage": _usage,
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
     "longest_match": _matched, "evict_order": _ordered,
+    "visible": None, "rolling_buffer_index": None,  # `window` asks about many tokens at once
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""

@@ -32,7 +32,7 @@ class KeptKV(kv_cache_manager.KVCacheManager):
 
 
 class PostScheduler(scheduler.Scheduler):
-    """What `scheduled_generate` returns.
+    """The result of `scheduled_generate`.
 
     Mutable: `trace`, the run, once it has ended; `preempted`, every request that was preempted.
     """

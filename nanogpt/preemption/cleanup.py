@@ -1,4 +1,4 @@
-"""What happens after a preemption: undoing an aborted pass, waking or dropping a suspended one.
+"""The work after a preemption: undoing an aborted pass, waking or dropping a suspended one.
 
 Preemption for lack of memory happens during scheduling, before the step's requests are recorded.
 An aborted pass comes after that: its victims are recorded as scheduled in a step that never
@@ -47,7 +47,7 @@ def resume_or_abort(
     memory_is_short: bool,
     bound: float = SLEEP_BOUND,
 ) -> Way:
-    """What to do with a suspended pass now.
+    """The next action for a suspended pass.
 
     It stays suspended while an urgent request waits, for at most `bound` times the duration of the
     whole pass, so that no pass is suspended forever. If its K/V's memory is needed, it is aborted.

@@ -31,7 +31,7 @@ def now_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the scheduler had decided when pass `step` began, at `started_us`.
+    """The scheduler's decisions when pass `step` began, at `started_us`.
 
     The pass has the prefills of the `running` requests; the `waiting` ones could not start.
     `now_us` is when the snapshot is looked at.

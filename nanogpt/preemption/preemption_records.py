@@ -1,4 +1,4 @@
-"""What a preemption was, as frozen plain data, for the vote board and the benchmark."""
+"""The record of a preemption, as frozen plain data, for the vote board and the benchmark."""
 
 from dataclasses import dataclass
 

@@ -54,7 +54,7 @@ class PreemptiveScheduler(Scheduler):
         admissible: Sequence[Request],
         hits: Mapping[int, PrefixHit],
     ) -> Candidates:
-        """What the plan may choose from: of the prefills only the chosen one, if it is there."""
+        """The plan's candidates: of the prefills only the chosen one, if it is there."""
         every = super().candidates(preempted, admissible, hits)
         prefilling = tuple(each for each in every.prefilling if each[0] == self.admit_next)
         waiting = tuple(each for each in every.waiting if each[0] == self.admit_next)

@@ -66,7 +66,7 @@ class LayerShard:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one rank holds. Shapes: token_embedding (V, C), position_embedding (S, C), ln_f (C,)."""
+    """One rank's weights. Shapes: token_embedding (V, C), position_embedding (S, C), ln_f (C,)."""
 
     token_embedding: Tensor
     position_embedding: Tensor

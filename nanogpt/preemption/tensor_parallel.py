@@ -69,7 +69,7 @@ class TensorParallelExecutor:
 def tensor_parallel(
     runner: Runner, agreement: str = "vote", rank_policies: RankPolicies = RANK_POLICIES
 ) -> Callable[[GPT, KVStore, Policies], TensorParallelExecutor]:
-    """What to give an engine as `make_executor`, so that it runs on these ranks.
+    """A `make_executor` for an engine that runs on these ranks.
 
     Raises (when the engine is made): ValueError under a sliding window and for blocks, which ranks
     do not know, and as `Runner.load` does.

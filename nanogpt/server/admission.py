@@ -1,4 +1,4 @@
-"""What the event loop knows of a server's requests, and when their first tokens are due.
+"""The event loop's view of a server's requests, and when their first tokens are due.
 
 The engine's thread publishes the running requests after each change, as a mapping that is never
 mutated.

@@ -38,7 +38,7 @@ def detokenize(body: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def tokenizer_info(limits: Limits) -> dict[str, Any]:
-    """What is known of the tokenizer, under the names of Hugging Face's tokenizer_config.json."""
+    """The tokenizer's properties, under the names of Hugging Face's tokenizer_config.json."""
     tokenizer = limits.tokenizer
     end = None if tokenizer.end_token is None else tokenizer.name(tokenizer.end_token)
     kind, most = type(tokenizer).__name__, limits.max_tokens - 1

@@ -32,7 +32,7 @@ The source publishes no lengths; with this spread, arrival order gives its figur
 
 @dataclass(frozen=True, slots=True)
 class PrefillCost:
-    """What a prefill costs: a pass by `model`, spread evenly over its layers, and `request_us`.
+    """The cost of a prefill: a pass by `model`, spread evenly over its layers, and `request_us`.
 
     `request_us` lies between the end of the pass and a request's first token: scheduling, messages
     between processes, sampling. The engine computes the next pass meanwhile.

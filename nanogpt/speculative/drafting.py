@@ -108,7 +108,7 @@ class Drafter:
 def make_drafter(
     draft: Draft | None, executor: Executor, model: GPT, config: EngineConfig, policies: Policies
 ) -> Drafter:
-    """What drafts for an engine. Raises: ValueError without a draft, or what could verify it."""
+    """An engine's drafter. Raises: ValueError without a draft, or without a way to verify it."""
     asked = f"num_draft_tokens is {config.num_draft_tokens}"
     if not getattr(executor, "verifies_drafts", False):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What the engine's policies see of a request and of a block."""
+"""A request and a block as the engine's policies see them."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What a step costs, as a function that can be sent: plain data that is called."""
+"""The cost of a step, as a function that can be sent: plain data that is called."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the stores of K/V under a sliding window share: the step's new K/V, and the attention.
+"""The base of the stores of K/V under a sliding window: the step's new K/V, and the attention.
 
 The attention copies what is held, behind room for what is new: once per step for all layers. A
 layer then writes T columns and attends. Where a single token sees all that is held, which is so in
@@ -66,7 +66,7 @@ class WindowStore(KVStore):
         raise NotImplementedError
 
     def stored(self, request_id: int) -> Tensor:
-        """What is held, in any order. Shapes: -> (2, L, H, S, D), a view where that can be."""
+        """The K/V held, in any order. Shapes: -> (2, L, H, S, D), a view where that can be."""
         return self.held(request_id)
 
     def allocate(self, rows: Sequence[Row]) -> None:

@@ -59,7 +59,7 @@ class EvictingStorage:
         del self._next
 
     def held(self) -> Tensor:
-        """What is held, oldest first. Shapes: -> (2, L, H, S, D)."""
+        """The K/V held, oldest first. Shapes: -> (2, L, H, S, D)."""
         return torch.stack([self._k, self._v]).unflatten(1, (self._num_layers, -1))
 
     stored = held
@@ -108,7 +108,7 @@ class RingStorage:
         self.positions, self.computed = kept, self.computed + kv.shape[3]
 
     def held(self) -> Tensor:
-        """What is held, oldest first. Shapes: -> (2, L, H, S, D)."""
+        """The K/V held, oldest first. Shapes: -> (2, L, H, S, D)."""
         return self._kv[:, :, :, list(self._entry_of.values())]
 
     def stored(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the router knows of every request and every worker, from the workers' messages.
+"""The router's state of every request and every worker, from the workers' messages.
 
 The router keeps the hashes of the blocks that each worker can find: a block counts as published
 from the message that reports its step, and as gone from the message that reports its eviction. The

@@ -2,8 +2,6 @@
 
 import random
 
-import torch
-
 from course.checks.comparing import Args
 from course.checks.fusing import Fusing, Look, any_lengths
 from course.exercise import Exercise
@@ -32,6 +30,8 @@ def prepare_inputs(
 
 
 def with_torch(token_ids: Lists, computed: list[int], scheduled: list[int]) -> tuple[Lists, Lists]:
+    import torch
+
     tokens = torch.zeros(len(token_ids), max(scheduled), dtype=torch.long)  # (B, T)
     positions = torch.zeros_like(tokens)  # (B, T)
     for i, n in enumerate(scheduled):

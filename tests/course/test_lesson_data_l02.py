@@ -7,10 +7,10 @@ from answers import attempted
 from notebooks import ROOT
 
 from course.lesson_data import l02_exhibits, l02_scheduler, l02b_waiting
-from course.lesson_data.plan_only import plan_engine
 from nanogpt import Engine, EngineConfig, Policies, Request, generate, load_model
 from nanogpt.figures.drawing import named_curves, points_of
 from nanogpt.policies import queueing
+from nanogpt.recorded_texts import RecordedTexts
 
 pytestmark = pytest.mark.process  # learners' functions run in one of their own
 
@@ -50,7 +50,7 @@ def test_a_victim_at_the_back_of_the_queue_waits_twice_as_long():
         limits = EngineConfig(max_kv_tokens=budget, max_batch_size=4, max_prefilling=1)
         for requeue in (queueing.requeue, to_the_back):
             ten = [(2 * i, Request(i, [1] * 8, 12)) for i in range(10)]
-            trace = plan_engine(limits, Policies(requeue=requeue)).run(ten)
+            trace = Engine(RecordedTexts(), limits, Policies(requeue=requeue)).run(ten)
             took = l02_scheduler.latencies(trace)
             found.append((took[3], took[4], l02_scheduler.recomputed(trace)))
     assert found == [(19, 20, 60), (42, 16, 79), (17, 18, 81), (39, 16, 60)]

@@ -19,13 +19,13 @@ from course.calling.functions import pickled
 from course.calling.jobs import RunError, shipped
 from course.calling.jobs import _JobPickler as JobPickler
 from course.calling.policies import Policy
-from course.lesson_data.plan_only import plan_engine
 from course.registry import exercise
 from course.replay import Rerun, replays
-from nanogpt import EngineConfig, Policies, Request, load_model, planning
+from nanogpt import Engine, EngineConfig, Policies, Request, load_model, planning
+from nanogpt.recorded_texts import RecordedTexts
 
 RUN = replays(
-    lambda policies: plan_engine(EngineConfig(token_budget=4), policies),
+    lambda policies: Engine(RecordedTexts(), EngineConfig(token_budget=4), policies),
     lambda: [(0, Request(0, [1] * 9, 5)), (1, Request(1, [1] * 3, 4))],
 )
 

@@ -30,7 +30,6 @@ from hypothesis import strategies as st
 from lockstep import arrivals_of, workloads
 
 from course.lesson_data.l01_chunks import one_tiny_layer
-from course.lesson_data.plan_only import PlanOnlyExecutor, plan_engine
 from nanogpt.config import EngineConfig, TimedKey
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
 from nanogpt.experiments.trace_waits import wait_reasons
@@ -39,6 +38,7 @@ from nanogpt.outputs import ModelOutput, Row
 from nanogpt.planning import Plan, plan_step
 from nanogpt.policies import Policies
 from nanogpt.policies.queueing import choose_victim
+from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.trace import RequestRecord, Trace
 from nanogpt.views.request_view import RequestView
 
@@ -214,22 +214,16 @@ def test_the_oldest_request_is_never_preempted_and_never_waits(workload: Workloa
 
 
 @given(workloads(POLICIES), st.none() | st.integers(1, 4))
-def test_an_engine_that_computes_nothing_plans_admits_and_preempts_as_one_that_does(
+def test_an_engine_that_plays_recorded_texts_gives_the_trace_of_the_run_that_computed_them(
     workload: Workload, block_size: int | None
 ):
-    def without_texts(trace: Trace) -> list[object]:
-        return [
-            (
-                s.admitted, s.preempted, s.finished, s.kv, s.forwards, s.start_us, s.end_us,
-                [(work.request_id, work.kind, work.start, work.end) for work in s.work],
-            )
-            for s in trace.steps
-        ]  # fmt: skip
-
     asks, config = workload
-    config = in_blocks(config, block_size)
-    computed = Engine(one_tiny_layer(), config).run(arrivals_of(asks))
-    assert without_texts(plan_engine(config).run(arrivals_of(asks))) == without_texts(computed)
+    config, model = in_blocks(config, block_size), one_tiny_layer()
+    arrivals = arrivals_of(asks)
+    computed = Engine(model, config).run(arrivals)
+    texts = {request.id: request.tokens_so_far for _, request in arrivals}
+    recorded = RecordedTexts(texts, model.config)
+    assert Engine(recorded, config).run(arrivals_of(asks)) == computed
 
 
 # ---------------------------------------------------------------- what is remembered, and what not
@@ -319,7 +313,7 @@ def test_a_step_takes_as_long_however_many_wait_or_have_finished(
     finished: int, waiting: int, config: EngineConfig
 ):
     def step_s(finished: int, waiting: int) -> float:
-        engine = Engine(fake_model(), config, make_executor=PlanOnlyExecutor)
+        engine = Engine(RecordedTexts(), config)
         engine.run([(0, fake_request(i, 1, 1)) for i in range(finished)])
         for i in range(finished, finished + waiting):
             engine.submit(fake_request(i, 1, 60, 1))
@@ -331,7 +325,7 @@ def test_a_step_takes_as_long_however_many_wait_or_have_finished(
 
 def test_memory_does_not_grow_with_the_requests_served():
     config = EngineConfig(8, 24, 3, keep_steps=3)
-    engine = Engine(fake_model(), config, make_executor=PlanOnlyExecutor)
+    engine = Engine(RecordedTexts(), config)
     ids = itertools.count(1000)
 
     def bytes_after(pairs: int) -> int:

@@ -28,6 +28,7 @@ from nanogpt import (
 )
 from nanogpt.clock import CostClock
 from nanogpt.config import TimedKey
+from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.validate import PolicyError
 from nanogpt.views.request_view import RequestView
 
@@ -159,7 +160,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"num_sinks": 1}, "num_sinks is 1; without a window everything is kept"),
     ({"kv_storage": "paged"}, r"no K/V storage 'paged'; choose from \['evict', 'ring'\]"),
 ]
-MODEL = tiny_model()
+MODEL, RECORDED = tiny_model(), RecordedTexts()
 BUILDS: list[tuple[Callable[[], Any], str]] = [
     *((lambda each=each: Engine(MODEL, EngineConfig(**each)), words) for each, words in SETTINGS),
     (
@@ -170,6 +171,12 @@ BUILDS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: Engine(TextbookModel(MODEL)), "the model is "),  # pyright: ignore
     (lambda: Engine(MODEL, {"token_budget": 4}), "the config is {'token_budget': 4}"),  # pyright: ignore
+    (
+        lambda: Engine(RECORDED, EngineConfig(executor="padded")),
+        "executor is 'padded'; it must be ",
+    ),
+    (lambda: Engine(RECORDED, EngineConfig(sliding_window=4)), "sliding_window is 4; it must be N"),
+    (lambda: Engine(RECORDED).run([(0, ask(temperature=0.5))]), "temperature of request 9 is 0.5"),
     (lambda: Engine(MODEL, policies={}), "policies is {}"),  # pyright: ignore
     (lambda: Engine(MODEL, make_executor=5), "make_executor is 5; it must be"),  # pyright: ignore
     (lambda: Engine(MODEL, make_executor=lambda *_: None), "what make_executor made is None"),  # pyright: ignore

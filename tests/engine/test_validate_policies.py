@@ -92,6 +92,9 @@ def test_each_part_defaults_to_the_reference_of_its_name_and_only_others_are_val
     for field in dataclasses.fields(Policies):
         part = getattr(Policies(), field.name)
         assert getattr(part, "function", part).__name__ == field.name
+    assert ANSWERS.keys() == WORSE.keys()
+    with pytest.raises(KeyError, match="plan_step"):
+        validated(Policies(plan_step=lambda *_: []), {})
     assert validated(Policies(), ANSWERS) == Policies()
     changed = validated(Policies(plan_step=lambda *_: [(1, 1)]), ANSWERS)
     assert changed.plan_step([1], [], [], 4) == [(1, 1)]

@@ -172,6 +172,7 @@ def test_what_decides_and_simulates_imports_without_tensors():
 sys.modules |= dict.fromkeys(("torch", "numpy", "psutil", "cloudpickle"))
 for name in {names.split()}:
     importlib.import_module("nanogpt." + name)
-print(importlib.import_module("nanogpt.policies.fusing").prepare_inputs([[5, 6]], [0], [2]))"""
+from nanogpt.contest import BASELINES, play_round
+print(play_round("chat", 0, 1, BASELINES).points("reference"))"""
     done = run([sys.executable, "-c", code], cwd=ROOT)
-    assert done.stdout == "([[5, 6]], [[0, 1]])\n", done.stderr
+    assert int(done.stdout or -1) > 0, done.stderr

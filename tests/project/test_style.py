@@ -30,6 +30,19 @@ def test_tests_measure_a_page_only_at_rest():
     assert bare == []
 
 
+def test_no_docstring_begins_with_what():
+    """Each says what the thing is or does, not "What it is"."""
+    elsewhere = re.compile(r"course/(source/|lesson_data/l(0[6-9]|1))")
+    opening = re.compile(r'^ *"""What .*', re.M)
+    assert {
+        (name, line)
+        for package in ("nanogpt", "course", "widgets", "benchmarks")
+        for path in (ROOT / package).rglob("*.py")
+        if not elsewhere.match(name := path.relative_to(ROOT).as_posix())
+        for line in opening.findall(path.read_text(encoding="utf-8"))
+    } == set()
+
+
 GUARDED = (  # these ask first whether the system has what they use, or run on Linux only
     *("course/grading/", "course/calling/", "course/harness.py", "course/__main__.py"),
     "nanogpt/experiments/pool.py",

@@ -59,7 +59,7 @@ class Skipped:
 
 
 def suffix_of(name: str) -> str:
-    """What the name ends with, in small letters: ".py"."""
+    """The name's ending in small letters: ".py"."""
     return PurePosixPath(name).suffix.lower()
 
 

@@ -1,4 +1,4 @@
-"""What an instructor and a student get, made from the records only.
+"""The pages and tables for an instructor and a student, made from the records only.
 
 scheme              points, late days, partial credit
 exports             gradebooks and the files of other systems

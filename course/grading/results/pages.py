@@ -87,7 +87,7 @@ def _cell(mark: Mark) -> _Cell:
 
 
 def _notes(records: Sequence[Record], forgotten: Sequence[str]) -> list[str]:
-    """What a reader should know before trusting the page, worst first."""
+    """The warnings about a page, worst first."""
     notes: list[str] = []
     failed = sum(mark.status == "internal" for record in records for mark in record.marks)
     if failed:

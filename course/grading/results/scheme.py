@@ -1,4 +1,4 @@
-"""What records are worth in points: an instructor's rules, read from one small TOML file.
+"""The worth of records in points: an instructor's rules, read from one small TOML file.
 
 [lessons.l01_chunked_prefill]
 due = 2026-12-01T23:59:00+01:00
@@ -38,12 +38,12 @@ _DAY = timedelta(days=1)
 
 
 class SchemeError(ValueError):
-    """What is wrong with the file, in one sentence that names the value and its limit."""
+    """The mistake in the file, in one sentence that names the value and its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one record comes to, in points, by exercise in the lesson's order.
+    """The points of one record, by exercise in the lesson's order.
 
     `worth` is what each could come to. `penalty` are the points lost by `days_late` days begun.
     `points` holds None for a mark that the grader failed to give, and then `raw` and `total` are
@@ -63,12 +63,12 @@ class Score:
 
     @property
     def total(self) -> float | None:
-        """What is left of them."""
+        """The points that are left."""
         return None if self.raw is None else round(self.raw - self.penalty, 2)
 
     @property
     def out_of(self) -> float:
-        """What the whole lesson could come to."""
+        """The most points of the whole lesson."""
         return round(sum(self.worth.values()), 2)
 
 
@@ -94,7 +94,7 @@ class Scheme:
         return {each.id: self._worth(each.id) for each in registry.lesson_exercises(lesson)}
 
     def points(self, mark: Mark) -> float | None:
-        """What a mark comes to, lateness aside; None when the grader failed to give one."""
+        """The points of a mark, lateness aside; None when the grader failed to give one."""
         if mark.status == "internal":
             return None
         worth = self._worth(mark.exercise)
@@ -104,7 +104,7 @@ class Scheme:
         return round(worth * self.partial * share, 2)
 
     def score(self, record: Record) -> Score:
-        """What a record comes to.
+        """The points of a record.
 
         An exercise without a mark counts 0, and so does one that the course no longer has. Raises:
         ValueError when the record's time is none.

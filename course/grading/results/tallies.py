@@ -1,4 +1,4 @@
-"""What a class's records come to, counted: how exercises went, what is believed, what broke off."""
+"""Counts of a class's records: results of exercises, misconceptions, checks that broke off."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What statuses, lessons, exercises and numbers are called wherever a record is shown."""
+"""The names of statuses, lessons, exercises and numbers wherever a record is shown."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
