@@ -220,7 +220,7 @@ def convert(body: bytes, kind: type[Kind]) -> Kind:
 def _bad_field(sent: Mapping[str, Any], error: str) -> ApiError:
     """msgspec's refusal, with the value of a field at the top of the body."""
     said, _, place = error.partition(" - at ")
-    path = place.strip("`").removeprefix("$.").removeprefix("$")
+    path = place.strip("`").rpartition("$")[2].removeprefix(".")  # of a key, the mapping's
     field = re.match(r"\w+", path) or re.search(r"(?<=required field `)\w+", said)
     value = f" is {show(sent[path])}" if path in sent else ""
     choices = CHOICES.get(path.rpartition(".")[2])
