@@ -36,7 +36,8 @@ def plain_probabilities(
     mass = sum(weights[token] for token in kept)
     nucleus: list[int] = []
     for token in kept:
-        if sum(weights[each] for each in nucleus) < params.top_p * mass:
+        likelier = sum(weights[each] for each in nucleus)
+        if params.top_p == 1 or likelier < params.top_p * mass:
             nucleus.append(token)
     total = sum(weights[token] for token in nucleus)
     return [w / total if token in nucleus else 0.0 for token, w in enumerate(weights)]

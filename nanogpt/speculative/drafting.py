@@ -96,12 +96,10 @@ class Drafter:
         temperature, seed, request_id = params.temperature, params.seed, params.stream_id
         if params.logits is not None:  # each draft counts among the output before the next one
             known = [*row.token_ids, *proposal.tokens]
-            logits = torch.stack(
-                [
-                    penalized(each, params.logits, known[: position + i], row.num_prompt_tokens)
-                    for i, each in enumerate(logits)
-                ]
-            )
+            logits = torch.stack([
+                penalized(each, params.logits, known[: position + i], row.num_prompt_tokens)
+                for i, each in enumerate(logits)
+            ])  # fmt: skip
         target = probabilities(logits, temperature, params.filters).tolist()  # K + 1 lists of V
         for i, (token, q) in enumerate(zip(proposal.tokens, proposal.probabilities, strict=True)):
             u = uniform(seed, request_id, position + i, "accept")
@@ -111,9 +109,8 @@ class Drafter:
                 return Sampled(stands, i)
         num_drafts = len(proposal.tokens)
         bonus = uniform(seed, request_id, position + num_drafts, "sample")
-        return Sampled(
-            sample_tokens(logits[-1:], temperature, [bonus], params.filters)[0], num_drafts
-        )
+        [token] = sample_tokens(logits[-1:], temperature, [bonus], params.filters)
+        return Sampled(token, num_drafts)
 
 
 def make_drafter(

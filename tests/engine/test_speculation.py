@@ -153,6 +153,7 @@ PENALTIES = LogitsParams(
     frequency_penalty=0.6, presence_penalty=0.3,
 )  # fmt: skip
 FILTERS = LogitsParams(frequency_penalty=1.0, min_p=0.05, top_k=2, top_p=0.95)
+KINDS = None, PENALTIES, FILTERS
 
 
 @functools.cache
@@ -182,30 +183,26 @@ def leaning(known: Sequence[int]) -> list[float]:
 @pytest.mark.parametrize(
     ("temperature", "num_texts", "params"),
     [
-        (1.0, 1000, LogitsParams()),
-        (1.0, 1000, PENALTIES),
-        (1.0, 1000, FILTERS),
-        *(pytest.param(t, 4000, PENALTIES, marks=pytest.mark.nightly) for t in (0.7, 1.0)),
-        *(pytest.param(t, 4000, FILTERS, marks=pytest.mark.nightly) for t in (0.7, 1.0)),
+        *((1.0, 1000, params) for params in KINDS),
+        *(pytest.param(t, 4000, p, marks=pytest.mark.nightly) for t in (0.7, 1.0) for p in KINDS),
     ],
     ids=str,
 )
 def test_sampled_texts_are_distributed_as_the_target_says(
-    temperature: float, num_texts: int, params: LogitsParams
+    temperature: float, num_texts: int, params: LogitsParams | None
 ):
     """By Pearson's chi-square, over all texts of `LENGTH` tokens."""
     config = EngineConfig(
         token_budget=1000, max_batch_size=100, temperature=temperature, seed=1, num_draft_tokens=2
     )
     engine = Engine(small_model(), config, draft=leaning)
-    changed = None if params == LogitsParams() else params
-    requests = [Request(i, list(PROMPT), LENGTH, logits_params=changed) for i in range(num_texts)]
+    requests = [Request(i, list(PROMPT), LENGTH, logits_params=params) for i in range(num_texts)]
     for start in range(0, num_texts, 100):  # a long queue would be sorted in every step
         engine.run([(0, request) for request in requests[start : start + 100]])
     counts = Counter(tuple(request.generated_tokens) for request in requests)
     square, num_cells = 0.0, 0
     for text in itertools.product(range(3), repeat=LENGTH):
-        expected = num_texts * chance_of(text, temperature, params)
+        expected = num_texts * chance_of(text, temperature, params or LogitsParams())
         if expected == 0:
             assert counts[text] == 0, text
             continue

@@ -68,13 +68,8 @@ OF_THE_ENGINE = (
 
 
 def test_a_requests_record_has_every_field_that_its_caller_sets():
-    ways = {
-        "temperature": 0.5,
-        "seed": 6,
-        "cache_salt": "a",
-        "logits_params": LogitsParams(top_k=3),
-    }
-    asked = Request(7, [1, 2, 3], 4, 5, **ways)
+    ways: Any = {"temperature": 0.5, "seed": 6, "logits_params": LogitsParams(top_k=3)}
+    asked = Request(7, [1, 2, 3], 4, 5, cache_salt="a", **ways)
     names = {field.name for field in dataclasses.fields(Request)}.difference(OF_THE_ENGINE)
     engine, _ = fake_engine(EngineConfig(block_size=4))
     engine.submit(asked)
