@@ -37,6 +37,7 @@ from nanogpt.figures.drawing import (
 from nanogpt.model import GPT
 from nanogpt.policies.acceptance import speedup
 from nanogpt.request import Request
+from nanogpt.sampling import SamplingParams
 from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import ForwardRecord, StepRecord, Trace
@@ -157,7 +158,8 @@ def draft_often(
     requests = [Request(i, list(prompt), 1) for i, prompt in enumerate(load.prompts)]
     for seed in range(ROUNDS_OF_DRAFTS):
         for request in requests:
-            propose(draft, request, num_drafts, temperature, seed, vocab_size)
+            params = SamplingParams(temperature, seed, request.id)
+            propose(draft, request, num_drafts, params, vocab_size)
 
 
 def full_steps(traces: Sequence[Trace], batch: int, num_drafts: int) -> list[StepRecord]:

@@ -25,7 +25,8 @@ class Row(Struct, frozen=True):
     """One request's tokens in this step: T ids, and the positions to embed them at.
 
     The K/V of `input_ids[i]` belongs to position `context_len + i`. `token_ids` are all tokens that
-    the request knows, computed or not. `drafted` are guessed tokens, with which the row ends.
+    the request knows, computed or not; the first `num_prompt_tokens` are its prompt. `drafted` are
+    guessed tokens, with which the row ends.
     """
 
     request_id: int
@@ -37,6 +38,7 @@ class Row(Struct, frozen=True):
     drafted: tuple[int, ...] = ()
     sampling: SamplingParams = GREEDY
     samples: bool = True
+    num_prompt_tokens: int = 0
 
     @classmethod
     def of(
@@ -69,6 +71,7 @@ class Row(Struct, frozen=True):
             drafted,
             sampling,
             samples,
+            len(request.prompt_tokens),
         )
 
     @property

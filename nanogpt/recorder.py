@@ -47,6 +47,7 @@ class Recorder:
             temperature=request.temperature,
             seed=request.seed,
             cache_salt=request.cache_salt,
+            logits_params=request.logits_params,
         )
 
     def record(

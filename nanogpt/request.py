@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.sampling import MOST_SEED, SamplingParams, check_temperature
+from nanogpt.sampling import (
+    MOST_SEED,
+    LogitsParams,
+    SamplingParams,
+    check_logits_params,
+    check_temperature,
+)
 from nanogpt.validate import check_int, check_is, show
 
 Status = Literal["waiting", "prefilling", "active", "done", "aborted"]
@@ -19,7 +25,8 @@ class Request:
     submitted. `num_computed_tokens` counts the tokens, prompt and generated alike, whose K/V has
     been computed: the next step computes from there. An "aborted" request left unfinished.
     `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
-    as request 0 of that seed: the text is the same, whatever its id. Only requests with the same
+    as request 0 of that seed: the text is the same, whatever its id. `logits_params` change its
+    logits first: penalties, top-k and others of vLLM's SamplingParams. Only requests with the same
     `cache_salt` share blocks, as in vLLM. A cache that shares blocks fills in `block_hashes`, those
     of its full blocks, and `prefix_match`: what it looked up, and what it found.
     """
@@ -35,6 +42,7 @@ class Request:
     temperature: float | None = field(default=None, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
     cache_salt: str | None = field(default=None, kw_only=True)
+    logits_params: LogitsParams | None = field(default=None, kw_only=True)
     was_submitted: bool = field(default=False, init=False, repr=False)
     block_hashes: list[str] = field(default_factory=list[str], init=False, repr=False)
     prefix_match: tuple[Any, Any] = field(default=((), None), init=False, repr=False)
@@ -78,8 +86,8 @@ class Request:
         """How its tokens are drawn under these settings."""
         temperature = config.temperature if self.temperature is None else self.temperature
         if self.seed is None:
-            return SamplingParams(temperature, config.seed, self.id)
-        return SamplingParams(temperature, self.seed, 0)
+            return SamplingParams(temperature, config.seed, self.id, self.logits_params)
+        return SamplingParams(temperature, self.seed, 0, self.logits_params)
 
     def clear_cache(self) -> None:
         """Forget that anything was computed."""
@@ -94,6 +102,8 @@ def validate_request(request: Request, config: ModelConfig) -> None:
     """
     validate_fields(request)
     _validate_prompt(request, config)
+    if request.logits_params is not None:
+        check_logits_params(request.logits_params, request.max_new_tokens, config.vocab_size)
     if request.was_submitted or request.num_generated or request.num_computed_tokens:
         raise ValueError(f"request {request.id} has been served before; submit a fresh one")
     if request.status != "waiting":

@@ -16,9 +16,11 @@ from nanogpt.outputs import (
     logits_starts,
 )
 from nanogpt.policies import Policies
-from nanogpt.sampling import sample_tokens, uniform
+from nanogpt.sampling import Filters, penalized, sample_tokens, uniform
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from nanogpt.speculative.drafting import Drafter
 
 
@@ -55,23 +57,37 @@ class Sampler:
     ) -> dict[int, Sampled]:
         logits, best = output.logits, output.best
         drawn: dict[int, Sampled] = {}
-        same_temperature: dict[float, list[int]] = {}
+        alike: dict[tuple[float, Filters | None], list[int]] = {}
         for i, row in enumerate(rows):
-            temperature = row.sampling.temperature
+            params = row.sampling
             if not row.samples:
                 continue
             if row.drafted and self.drafter is not None:
                 drawn[i] = self.drafter.judge(row, logits[starts[i] : starts[i + 1]])
-            elif best is not None and temperature == 0:
+            elif best is not None and params.temperature == 0 and params.logits is None:
                 drawn[i] = Sampled(best[starts[i]])
             else:
-                same_temperature.setdefault(temperature, []).append(i)
-        for temperature, same in same_temperature.items():
+                alike.setdefault((params.temperature, params.filters), []).append(i)
+        for (temperature, filters), same in alike.items():
             draws = [draw_for(rows[i]) for i in same] if temperature else []
             own = logits if len(same) == len(logits) else logits[[starts[i] for i in same]]
-            tokens = sample_tokens(own, temperature, draws)
+            if filters is not None:
+                own = penalized_rows(own, [rows[i] for i in same])
+            tokens = sample_tokens(own, temperature, draws, filters)
             drawn |= {i: Sampled(token) for i, token in zip(same, tokens, strict=True)}
         return {row.request_id: drawn[i] for i, row in enumerate(rows) if row.samples}
+
+
+def penalized_rows(logits: "Tensor", rows: Sequence[Row]) -> "Tensor":
+    """The logits of rows that have `LogitsParams`. Shapes: (R, V) -> (R, V), float64."""
+    import torch
+
+    changed = [
+        penalized(own, row.sampling.logits, row.token_ids, row.num_prompt_tokens)
+        for own, row in zip(logits, rows, strict=True)
+        if row.sampling.logits is not None
+    ]
+    return torch.stack(changed)
 
 
 def draw_for(row: Row) -> float:

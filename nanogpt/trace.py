@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from msgspec import Struct, json, structs
 
+from nanogpt.sampling import LogitsParams
+
 SCHEMA_VERSION = 2
 
 
@@ -29,6 +31,7 @@ class RequestRecord:
     temperature: float | None = None
     seed: int | None = None
     cache_salt: str | None = None
+    logits_params: LogitsParams | None = None
 
 
 class WorkRecord(Struct, frozen=True, gc=False):

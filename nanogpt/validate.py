@@ -74,10 +74,10 @@ def check_int(name: str, value: object, low: int, high: int = MOST_INT) -> None:
         raise ValueError(f"{name} is {show(value)}; it must be {limit}")
 
 
-def check_amount(name: str, value: Any, high: float) -> None:
-    """Raises: ValueError for what is not a number from 0 to `high`, a bool or NaN among it."""
-    if type(value) is bool or not (isinstance(value, int | float) and 0 <= value <= high):
-        raise ValueError(f"{name} is {show(value)}; it must be a number from 0 to {high:,}")
+def check_amount(name: str, value: Any, high: float, low: float = 0) -> None:
+    """Raises: ValueError for what is not a number from `low` to `high`, a bool or NaN among it."""
+    if type(value) is bool or not (isinstance(value, int | float) and low <= value <= high):
+        raise ValueError(f"{name} is {show(value)}; it must be a number from {low:,} to {high:,}")
 
 
 def check_bool(name: str, value: object) -> None:

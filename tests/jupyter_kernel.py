@@ -16,7 +16,7 @@ from course.jupyter.convert import to_notebook
 from course.jupyter.server import places
 
 LIMIT_S = 400
-VERDICT = re.compile(r'data-status="(\w+)" data-exercise="([^"]+)"')
+VERDICT = re.compile(r'data-status="(\w+)" data-exercise="([^"]+)" data-exhibit=""')
 
 
 class Page:
@@ -69,9 +69,8 @@ class Page:
 
     @property
     def statuses(self) -> dict[str, str]:
-        """The verdicts by exercise: the first card is the attempt's, further ones are exhibits'."""
-        cards = VERDICT.findall("".join(self.texts))
-        return {name: status for status, name in reversed(cards)}
+        """The verdicts on attempts, by exercise."""
+        return {name: status for status, name in VERDICT.findall("".join(self.texts))}
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.figures.curves import line_chart
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
 from nanogpt.policies import acceptance
+from nanogpt.sampling import SamplingParams
 from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.trace import WorkRecord
 from widgets import whose
@@ -172,7 +173,8 @@ def _drafting_us(model: GPT, draft: Draft, batch: int) -> float:
     for seed in range(10):
         begin_us = clock.now_us()
         for request in requests:
-            propose(draft, request, _K, 1.0, seed, model.config.vocab_size)
+            params = SamplingParams(1.0, seed, request.id)
+            propose(draft, request, _K, params, model.config.vocab_size)
         took.append(clock.now_us() - begin_us)
     return percentile(took, 0.2)
 

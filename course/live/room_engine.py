@@ -16,7 +16,6 @@ from nanogpt.config import EngineConfig, TimedKey
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.model import GPT
-from nanogpt.request import Request
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.live_feed import LiveFeed
 from nanogpt.slo.policy import edf_score, slack
@@ -63,7 +62,7 @@ def replace_engine(thread: EngineThread, tuning: Tuning) -> None:
     engine = make_engine(thread.engine.model, tuning, thread.engine.step_number)
     for served in thread.served.values():
         old = served.request
-        served.request = Request(old.id, old.prompt_tokens, old.max_new_tokens, old.priority)
+        served.request = replace(old, generated_tokens=[], status="waiting", num_computed_tokens=0)
         engine.submit(served.request)
         served.request.generated_tokens = old.generated_tokens
     thread.engine = engine

@@ -12,7 +12,15 @@ from torch import Tensor
 from nanogpt.model import GPT, Attend, attend_causally
 from nanogpt.policies.sliding_window import window_mask
 from nanogpt.request import Request, validate_request
-from nanogpt.sampling import MOST_SEED, check_temperature, sample_tokens, uniform
+from nanogpt.sampling import (
+    MOST_SEED,
+    LogitsParams,
+    SamplingParams,
+    check_temperature,
+    penalized,
+    sample_tokens,
+    uniform,
+)
 from nanogpt.validate import check_int, check_sinks
 
 
@@ -27,6 +35,7 @@ def generate(
     request_id: int = 0,
     sliding_window: int | None = None,
     num_sinks: int = 0,
+    logits_params: LogitsParams | None = None,
 ) -> list[int]:
     """Continue `prompt_tokens` by `max_new_tokens` tokens, without a KV cache.
 
@@ -39,14 +48,17 @@ def generate(
     check_sinks(num_sinks, sliding_window)
     if sliding_window is not None:
         check_int("sliding_window", sliding_window, 1)
-    validate_request(Request(request_id, list(prompt_tokens), max_new_tokens), model.config)
-    tokens = list(prompt_tokens)
+    request = Request(request_id, list(prompt_tokens), max_new_tokens, logits_params=logits_params)
+    validate_request(request, model.config)
+    tokens, filters = list(prompt_tokens), SamplingParams(logits=logits_params).filters
     for position in range(len(tokens), len(tokens) + max_new_tokens):
         attend = attend_in_window(len(tokens), sliding_window, num_sinks)
         hidden = model.hidden(torch.tensor([tokens]), torch.arange(len(tokens)), attend)
-        logits = model.logits(hidden)  # (1, T, V)
+        logits = model.logits(hidden)[0, -1]  # (V,)
+        if logits_params is not None:
+            logits = penalized(logits, logits_params, tokens, len(prompt_tokens))
         draw = uniform(seed, request_id, position, "sample")
-        tokens += sample_tokens(logits[:, -1], temperature, [draw])
+        tokens += sample_tokens(logits.unsqueeze(0), temperature, [draw], filters)
     return tokens[len(prompt_tokens) :]
 
 

@@ -16,7 +16,8 @@ class Continuation:
     """The text of one request, token by token: whole characters, up to the first stop string.
 
     `tokenizer` gives a token's bytes, and `delta` selects the new text. Text that could be the
-    beginning of a stop string is held back until it is known not to be. Mutable: the pieces, the
+    beginning of a stop string is held back until it is known not to be. As in vLLM, a stop string
+    that is complete within the first `min_tokens` tokens does not count. Mutable: the pieces, the
     held text, and whether it `is_stopped` by a stop string or the end token.
     """
 
@@ -27,8 +28,10 @@ class Continuation:
         delta: StreamDelta = stream_delta,
         *,
         ignores_end: bool = False,
+        min_tokens: int = 0,
     ) -> None:
         self.stops = tuple(stops)
+        self.min_tokens = min_tokens
         self.is_stopped = False
         self._piece = tokenizer.piece
         self._end_token = None if ignores_end else tokenizer.end_token
@@ -73,8 +76,10 @@ class Continuation:
         new = "".join(self._delta(self._pieces, self._num_taken, is_done))
         self._num_taken += len(new)
         known = self._held + new
-        found = [(known.find(stop), stop) for stop in self.stops if stop in known]
-        if found:  # the stop string that is complete first
+        # A stop string that the held text completes was not counted before.
+        firsts = {stop: max(0, len(self._held) - len(stop) + 1) for stop in self.stops}
+        found = [(at, stop) for stop in self.stops if (at := known.find(stop, firsts[stop])) >= 0]
+        if found and len(self._pieces) > self.min_tokens:  # the one that is complete first
             start, _ = min(found, key=lambda each: each[0] + len(each[1]))
             self.is_stopped, self._held = True, ""
             return known[:start]

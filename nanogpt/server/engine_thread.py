@@ -212,8 +212,9 @@ class EngineThread:
             self._tell([(stream, "", End(reason, 0, _said(error)))])
             return
         continuation = Continuation(
-            asked.stops, self.tokenizer, self.policies.stream_delta, ignores_end=asked.ignores_end
-        )
+            asked.stops, self.tokenizer, self.policies.stream_delta, ignores_end=asked.ignores_end,
+            min_tokens=asked.logits_params.min_tokens if asked.logits_params else 0,
+        )  # fmt: skip
         self.served[request.id] = Served(request, stream, continuation, asked.slo_ttft_s, arrived_s)
         self._tell([(stream, "", None)])
         self._settle()

@@ -3,11 +3,13 @@
 Source: the API reference of OpenAI, completions and chat completions.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
+from nanogpt.sampling import check_logits_params
 from nanogpt.server.admission import most_positions
 from nanogpt.server.api_errors import ApiError, bad_request
 from nanogpt.server.openai_bodies import (
@@ -104,6 +106,7 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         (), 0, sent.temperature, None, stops,
         _header(headers, "X-Priority", 0, MAX_PRIORITY, USUAL_PRIORITY), _slo_s(headers),
         cache_salt=sent.cache_salt, ignores_end=bool(sent.ignore_eos),
+        logits_params=sent.logits_params(limits.tokenizer.end_token),
     )  # fmt: skip
     asked = tuple(
         usual._replace(
@@ -114,6 +117,8 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         for prompt in prompts
         for number in range(num_answers)
     )
+    for each in asked:
+        _check_logits_params(each, limits)
     options = sent.stream_options
     return Call(
         asked, num_answers, is_chat, bool(sent.stream), bool(options and options.include_usage),
@@ -202,6 +207,16 @@ def _length(num_prompt: int, wanted: int | None, where: str, limits: Limits) -> 
         said = f"the prompt has {num_prompt} tokens and {wanted or 1} more are wanted; together "
         raise bad_request(where, f"{said}they may be at most {limits.max_tokens}", TOO_LONG)
     return room if wanted is None else max(wanted, 1)
+
+
+def _check_logits_params(asked: Asked, limits: Limits) -> None:
+    """Raises: ApiError for a parameter outside its limits."""
+    if asked.logits_params is not None:
+        try:
+            check_logits_params(asked.logits_params, asked.max_new_tokens, limits.vocab_size)
+        except ValueError as error:
+            field = re.match(r"\w+", str(error))
+            raise bad_request(field and field[0], str(error)) from None
 
 
 def _header(headers: Mapping[str, str], name: str, low: int, high: int, usual: int) -> int:

@@ -12,16 +12,15 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, Typ
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from nanogpt.sampling import MOST_SEED
+from nanogpt.sampling import MOST_SEED, LogitsParams
 from nanogpt.server.api_errors import ApiError, bad_request
 from nanogpt.validate import show
 
 UNCHANGING: Mapping[str, tuple[object, ...]] = {
     "best_of": (1,), "echo": (False,), "suffix": ("",), "logprobs": (False,), "top_logprobs": (0,),
-    "prompt_logprobs": (), "top_p": (1,), "top_k": (-1, 0), "min_p": (0,),
-    "presence_penalty": (0,), "frequency_penalty": (0,), "repetition_penalty": (1,),
-    "length_penalty": (1,), "logit_bias": ({},), "use_beam_search": (False,), "min_tokens": (0,),
+    "prompt_logprobs": (), "length_penalty": (1,), "use_beam_search": (False,),
     "stop_token_ids": ([],), "include_stop_str_in_output": (False,), "bad_words": ([],),
     "skip_special_tokens": (True,), "spaces_between_special_tokens": (True,),
     "add_special_tokens": (True, False), "truncate_prompt_tokens": (), "tools": ([],),
@@ -76,6 +75,14 @@ class Body(Checked, kw_only=True):
     max_completion_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
     n: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE)] | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    min_tokens: int | None = None
     seed: int | None = None
     stop: NonEmpty | Annotated[list[NonEmpty], Meta(max_length=MAX_STOPS)] | None = None
     ignore_eos: bool | None = None
@@ -90,6 +97,16 @@ class Body(Checked, kw_only=True):
             said = f"max_tokens is {old} and max_completion_tokens is {new}; they must be the same"
             raise bad_request("max_completion_tokens", said)
         return old if new is None else new
+
+    def logits_params(self, end_token: int | None) -> LogitsParams | None:
+        """How the logits are changed, unchecked; None where nothing is asked for."""
+        names = {*LogitsParams.__struct_fields__} - {"logit_bias", "stop_token_ids"}
+        sent = {name: value for name in names if (value := getattr(self, name)) is not None}
+        sent["logit_bias"] = tuple((self.logit_bias or {}).items())
+        params = LogitsParams(**sent)
+        if params == LogitsParams(top_k=params.top_k) and params.top_k in (-1, 0):
+            return None
+        return params if end_token is None else replace(params, stop_token_ids=(end_token,))
 
 
 class CompletionBody(Body, kw_only=True):
@@ -186,7 +203,7 @@ def convert(body: bytes, kind: type[Kind]) -> Kind:
     if not isinstance(sent, dict):
         raise bad_request(None, f"the body is {show(sent)}; it must be a JSON object")
     try:
-        converted = msgspec.convert(sent, kind)
+        converted = msgspec.convert(sent, kind, str_keys=True)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _bad_field(sent, str(error)) from None
     seed = converted.seed if isinstance(converted, Body) else None
@@ -203,7 +220,7 @@ def convert(body: bytes, kind: type[Kind]) -> Kind:
 def _bad_field(sent: Mapping[str, Any], error: str) -> ApiError:
     """msgspec's refusal, with the value of a field at the top of the body."""
     said, _, place = error.partition(" - at ")
-    path = place.strip("`").removeprefix("$.").removeprefix("$")
+    path = place.strip("`").rpartition("$")[2].removeprefix(".")  # of a key, the mapping's
     field = re.match(r"\w+", path) or re.search(r"(?<=required field `)\w+", said)
     value = f" is {show(sent[path])}" if path in sent else ""
     choices = CHOICES.get(path.rpartition(".")[2])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nanogpt.request import Request
+from nanogpt.sampling import LogitsParams
 from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.server_metrics import ServerMetrics
 
@@ -22,12 +23,14 @@ class Asked(NamedTuple):
     slo_ttft_s: float | None = None
     cache_salt: str | None = None
     ignores_end: bool = False
+    logits_params: LogitsParams | None = None
 
     def request(self, request_id: int) -> Request:
         """The request as the engine takes it."""
         return Request(
             request_id, list(self.prompt_tokens), self.max_new_tokens, self.priority,
             temperature=self.temperature, seed=self.seed, cache_salt=self.cache_salt,
+            logits_params=self.logits_params,
         )  # fmt: skip
 
 

@@ -7,10 +7,12 @@ Shapes: K drafts, V vocabulary.
 """
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import torch
 from torch import Tensor
 
 from nanogpt.config import EngineConfig
@@ -21,7 +23,7 @@ from nanogpt.outputs import Row, Sampled
 from nanogpt.policies import Policies
 from nanogpt.policies.acceptance import draw
 from nanogpt.request import Request
-from nanogpt.sampling import probabilities, sample_tokens, uniform
+from nanogpt.sampling import SamplingParams, penalized, probabilities, sample_tokens, uniform
 from nanogpt.validate import MOST_INT, show
 
 Draft = Callable[[Sequence[int]], Sequence[float]]
@@ -77,9 +79,8 @@ class Drafter:
             if num_tokens:
                 params = request.sampling(self.config)
                 self._proposals[request.id] = propose(
-                    self.draft, request, num_tokens, params.temperature, params.seed,
-                    self.vocab_size,
-                )  # fmt: skip
+                    self.draft, request, num_tokens, params, self.vocab_size
+                )
         return {i: proposal.tokens for i, proposal in self._proposals.items()}
 
     def judge(self, row: Row, logits: Tensor) -> Sampled:
@@ -93,7 +94,13 @@ class Drafter:
         proposal, position = self._proposals[row.request_id], len(row.token_ids)
         params = row.sampling
         temperature, seed, request_id = params.temperature, params.seed, params.stream_id
-        target = probabilities(logits, temperature).tolist()  # K + 1 lists of V
+        if params.logits is not None:  # each draft counts among the output before the next one
+            known = [*row.token_ids, *proposal.tokens]
+            logits = torch.stack([
+                penalized(each, params.logits, known[: position + i], row.num_prompt_tokens)
+                for i, each in enumerate(logits)
+            ])  # fmt: skip
+        target = probabilities(logits, temperature, params.filters).tolist()  # K + 1 lists of V
         for i, (token, q) in enumerate(zip(proposal.tokens, proposal.probabilities, strict=True)):
             u = uniform(seed, request_id, position + i, "accept")
             v = uniform(seed, request_id, position + i, "resample")
@@ -102,7 +109,8 @@ class Drafter:
                 return Sampled(stands, i)
         num_drafts = len(proposal.tokens)
         bonus = uniform(seed, request_id, position + num_drafts, "sample")
-        return Sampled(sample_tokens(logits[-1:], temperature, [bonus])[0], num_drafts)
+        [token] = sample_tokens(logits[-1:], temperature, [bonus], params.filters)
+        return Sampled(token, num_drafts)
 
 
 def make_drafter(
@@ -127,17 +135,23 @@ def propose(
     draft: Draft,
     request: Request,
     num_tokens: int,
-    temperature: float,
-    seed: int,
+    params: SamplingParams,
     vocab_size: int,
 ) -> Proposal:
-    """Guess the next tokens of a request, one after the other, at the target's temperature."""
-    known, name = request.tokens_so_far, request.id if request.seed is None else 0
+    """Guess the next tokens of a request, one after the other, as the target draws."""
+    known, num_prompt_tokens = request.tokens_so_far, len(request.prompt_tokens)
     drawn_from: list[Sequence[float]] = []
     for _ in range(num_tokens):
-        q = tempered(checked(draft(known), vocab_size), temperature)
+        q = checked(draft(known), vocab_size)
+        if params.logits is None:
+            q = tempered(q, params.temperature)
+        else:
+            # Never 0, so that one is left where the draft's only tokens are masked.
+            scores = torch.tensor(q, dtype=torch.float64).clamp(min=sys.float_info.min).log()
+            scores = penalized(scores, params.logits, known, num_prompt_tokens).unsqueeze(0)
+            q = probabilities(scores, params.temperature, params.filters)[0].tolist()
         drawn_from.append(q)
-        known.append(draw(q, uniform(seed, name, len(known), "draft")))
+        known.append(draw(q, uniform(params.seed, params.stream_id, len(known), "draft")))
     return Proposal(tuple(known[request.num_tokens :]), tuple(drawn_from))
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from fakes import TINY, fake_model, fake_request, oracle, prompt_of, sometimes_right, tiny_model
 from lockstep import assert_holds_the_right_kv
+from plain_sampling import plain_probabilities
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
@@ -20,7 +21,7 @@ from nanogpt.model import GPT
 from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
-from nanogpt.sampling import probabilities
+from nanogpt.sampling import LogitsParams, probabilities
 from nanogpt.speculative.drafting import Draft, share_out, tempered, within_blocks
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import Trace
@@ -147,6 +148,14 @@ ALPHA = 1e-6
 """How often the test of an engine that is right would fail, were its seed drawn anew."""
 
 
+PENALTIES = LogitsParams(
+    min_tokens=2, stop_token_ids=(1,), logit_bias=((0, 0.5),), repetition_penalty=1.4,
+    frequency_penalty=0.6, presence_penalty=0.3,
+)  # fmt: skip
+FILTERS = LogitsParams(frequency_penalty=1.0, min_p=0.05, top_k=2, top_p=0.95)
+KINDS = None, PENALTIES, FILTERS
+
+
 @functools.cache
 def small_model() -> GPT:
     torch.manual_seed(5)
@@ -156,11 +165,14 @@ def small_model() -> GPT:
     return model
 
 
-def chance_of(text: tuple[int, ...], temperature: float) -> float:
+def chance_of(text: tuple[int, ...], temperature: float, params: LogitsParams) -> float:
     """The target's probability of a text of `LENGTH` tokens, from a whole forward pass."""
     logits, _ = small_model()(torch.tensor([[*PROMPT, *text]]))
-    p = probabilities(logits[0], temperature)[len(PROMPT) - 1 :]  # (LENGTH + 1, 3)
-    return math.prod(float(p[i, token]) for i, token in enumerate(text))
+    rows = logits[0, len(PROMPT) - 1 :].tolist()  # (LENGTH + 1, 3)
+    return math.prod(
+        plain_probabilities(rows[i], params, PROMPT, text[:i], temperature)[token]
+        for i, token in enumerate(text)
+    )
 
 
 def leaning(known: Sequence[int]) -> list[float]:
@@ -169,23 +181,34 @@ def leaning(known: Sequence[int]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("temperature", "num_texts"),
-    [(1.0, 1000), *(pytest.param(t, 4000, marks=pytest.mark.nightly) for t in (0.7, 1.0))],
+    ("temperature", "num_texts", "params"),
+    [
+        *((1.0, 1000, params) for params in KINDS),
+        *(pytest.param(t, 4000, p, marks=pytest.mark.nightly) for t in (0.7, 1.0) for p in KINDS),
+    ],
+    ids=str,
 )
-def test_sampled_texts_are_distributed_as_the_target_says(temperature: float, num_texts: int):
+def test_sampled_texts_are_distributed_as_the_target_says(
+    temperature: float, num_texts: int, params: LogitsParams | None
+):
     """By Pearson's chi-square, over all texts of `LENGTH` tokens."""
     config = EngineConfig(
         token_budget=1000, max_batch_size=100, temperature=temperature, seed=1, num_draft_tokens=2
     )
     engine = Engine(small_model(), config, draft=leaning)
-    requests = [Request(i, list(PROMPT), LENGTH) for i in range(num_texts)]
+    requests = [Request(i, list(PROMPT), LENGTH, logits_params=params) for i in range(num_texts)]
     for start in range(0, num_texts, 100):  # a long queue would be sorted in every step
         engine.run([(0, request) for request in requests[start : start + 100]])
     counts = Counter(tuple(request.generated_tokens) for request in requests)
-    square, num_cells = 0.0, 3**LENGTH
+    square, num_cells = 0.0, 0
     for text in itertools.product(range(3), repeat=LENGTH):
-        expected = num_texts * chance_of(text, temperature)
+        expected = num_texts * chance_of(text, temperature, params or LogitsParams())
+        if expected == 0:
+            assert counts[text] == 0, text
+            continue
+        num_cells += 1
         square += (counts[text] - expected) ** 2 / expected
+    assert num_cells > 4
     half = torch.tensor([(num_cells - 1) / 2, square / 2], dtype=torch.float64)
     assert float(torch.special.gammaincc(half[0], half[1])) > ALPHA
 

@@ -20,6 +20,7 @@ from nanogpt.experiments.trace_metrics import (
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.posts.post_engine import step_log
 from nanogpt.request import Request
+from nanogpt.sampling import LogitsParams
 from nanogpt.trace import (
     SCHEMA_VERSION,
     ClockRecord,
@@ -67,12 +68,13 @@ OF_THE_ENGINE = (
 
 
 def test_a_requests_record_has_every_field_that_its_caller_sets():
-    asked = Request(7, [1, 2, 3], 4, 5, temperature=0.5, seed=6, cache_salt="a")
+    ways: Any = {"temperature": 0.5, "seed": 6, "logits_params": LogitsParams(top_k=3)}
+    asked = Request(7, [1, 2, 3], 4, 5, cache_salt="a", **ways)
     names = {field.name for field in dataclasses.fields(Request)}.difference(OF_THE_ENGINE)
     engine, _ = fake_engine(EngineConfig(block_size=4))
     engine.submit(asked)
     record = engine.trace().to_json()["requests"][0]
-    assert {name: record[name] for name in names} == {name: getattr(asked, name) for name in names}
+    assert {name: record[name] for name in names} == plain({n: getattr(asked, n) for n in names})
 
 
 LOG = """\

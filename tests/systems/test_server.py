@@ -28,14 +28,15 @@ from http_serving import (
     text_of,
 )
 
-from nanogpt.checkpoints.tokenizer import CHARACTERS
+from nanogpt.checkpoints.tokenizer import CHARACTERS, decode, encode
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.outputs import ModelOutput
-from nanogpt.posts.oracle import attend_in_window
+from nanogpt.posts.oracle import attend_in_window, generate
 from nanogpt.request import Request
+from nanogpt.sampling import LogitsParams
 from nanogpt.server.admission import Deadlines
 from nanogpt.server.server_settings import MOST_RETRY_S, ServerSettings
 
@@ -65,6 +66,16 @@ def test_a_completion_is_the_oracles_text_by_its_own_temperature_and_seed(server
     for degree, seed in ((1.0, 5), (0.5, 5), (1.0, 6), (1.0, -1)):
         answer = create(model=MODEL, prompt=PROMPT, temperature=degree, seed=seed)
         assert answer.choices[0].text == oracle(PROMPT, 16, degree, seed % 2**64)
+    of_openai = {"top_p": 0.8, "frequency_penalty": 1.5, "presence_penalty": 0.5}
+    of_vllm = {"top_k": 9, "min_p": 0.01, "repetition_penalty": 1.2}
+    answer = create(
+        model=MODEL, prompt=PROMPT, max_tokens=30, temperature=1.5, seed=4, logit_bias={"43": 2},
+        extra_body=of_vllm, **of_openai,
+    )  # fmt: skip
+    params = LogitsParams(logit_bias=((43, 2),), **of_openai, **of_vllm)
+    how = {"temperature": 1.5, "seed": 4, "logits_params": params}
+    tokens = generate(tiny_model(), encode(PROMPT), 30, **how)
+    assert answer.choices[0].text == decode(tokens) != oracle(PROMPT, 30, 1.5, 4)
 
 
 def test_a_stream_gives_the_same_text_and_the_usage_that_was_asked_for(server: Any):

@@ -8,6 +8,7 @@ import tiers
 from fakes import TINY, prompt_of, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_sampling import any_params
 
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
@@ -20,6 +21,7 @@ WINDOW = {"sliding_window": 5, "num_sinks": 1}
 KINDS = {
     "packed": {},
     "padded": {"executor": "padded"},
+    "compiled": {"executor": "compiled", "max_kv_tokens": 40},
     "tight": {"max_kv_tokens": 40, "max_batch_size": 3, "max_prefilling": 1},
     "urgent first": {"policy": "priority", "preempt_to_admit": True, "max_kv_tokens": 48},
     "ring": WINDOW,
@@ -43,7 +45,10 @@ def asked(chance: random.Random, number: int, *, greedy: bool) -> Request:
         seed = chance.randint(0, 9)
     wanted = chance.randint(1, 16)
     priority = chance.randint(0, 2)
-    return Request(number, tokens, wanted, priority, temperature=degree, seed=seed)
+    params = any_params(chance, VOCAB, wanted) if chance.random() < 0.5 else None
+    return Request(
+        number, tokens, wanted, priority, temperature=degree, seed=seed, logits_params=params
+    )
 
 
 def text_of(request: Request, config: EngineConfig) -> list[int]:
@@ -52,6 +57,7 @@ def text_of(request: Request, config: EngineConfig) -> list[int]:
     window = {"sliding_window": config.sliding_window, "num_sinks": config.num_sinks}
     draws = {
         "temperature": params.temperature, "seed": params.seed, "request_id": params.stream_id,
+        "logits_params": params.logits,
     }  # fmt: skip
     wanted = request.max_new_tokens
     return generate(tiny_model(), request.prompt_tokens, wanted, **draws, **window)

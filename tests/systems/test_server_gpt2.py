@@ -117,6 +117,9 @@ def test_the_end_of_a_text_ends_its_request(server: Running, oracle: Any, pairs:
     choice = longer["choices"][0]
     assert choice["finish_reason"] == "length" and END not in choice["text"]
     assert choice["text"].startswith(text)
+    more = {"min_tokens": counted + 1, "logit_bias": {"0": 100}}
+    ended = server.post("/v1/completions", body(PROMPT, 40, seed=seed, **more)).json()
+    assert ended["usage"]["completion_tokens"] == counted + 2
 
 
 def test_a_part_of_a_character_is_named_by_its_bytes(server: Running, pairs: Any):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
+from nanogpt.sampling import LogitsParams
 from nanogpt.server.admission import PATIENCE_S, Deadlines
 from nanogpt.server.continuation import Continuation
 from nanogpt.server.openai_bodies import PLAIN, SCENE, ChatMessage
@@ -56,7 +57,13 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
         ({"stop": ["a"] * 17}, "stop", "Expected `array` of length <= 16"),
         ({"echo": True, "stream": True}, "echo", "echo is True; in a stream it must be false or"),
         ({"seed": 2**64}, "seed", "it must be from -9223372036854775808 to 18446744073709551615"),
-        ({"top_p": 0.5}, "top_p", "top_p is 0.5, which this server does not support; it may be 1"),
+        ({"suffix": "x"}, "suffix", "suffix is 'x', which this server does not support; it may be"),
+        ({"top_p": 1.5}, "top_p", "top_p is 1.5; it must be a number from 0 to 1"),
+        ({"top_k": 0.5}, "top_k", "top_k is 0.5: Expected `int"),
+        ({"min_tokens": 21}, "min_tokens", "min_tokens is 21; it must be at most 20"),
+        ({"logit_bias": {"65": 1}}, "logit_bias", "a token is 65; it must be at most 64"),
+        ({"logit_bias": {"e": 1}}, "logit_bias", "logit_bias is {'e': 1}: Expected `int`"),
+        ({"logit_bias": {"5": -101}}, "logit_bias", "-101.0; it must be a number from -100 to"),
         ({"stream_options": {"x": 1}}, "stream_options", "stream_options.x is a field that this"),
         ({"cache_salt": "a" * 129}, "cache_salt", "Expected `str` of length <= 128"),
     ],
@@ -106,15 +113,21 @@ def test_another_model_no_json_and_headers_that_are_no_numbers_are_refused():
 def test_what_clients_send_is_what_the_engine_is_asked():
     fields = {
         "temperature": 0.5, "seed": -1, "stop": "x", "stream": True, "cache_salt": "a",
-        "stream_options": {"include_usage": True}, "ignore_eos": True,
+        "stream_options": {"include_usage": True}, "ignore_eos": True, "logit_bias": {"5": -100},
+    }  # fmt: skip
+    changes = {
+        "top_p": 0.5, "top_k": 7, "min_p": 0.25, "repetition_penalty": 1.5, "min_tokens": 9,
+        "presence_penalty": -2.0, "frequency_penalty": 2.0,
     }  # fmt: skip
     headers = {"x-priority": "7", "x-slo-ttft-ms": "1500"}
-    call = parsed(completion(max_tokens=52, **fields), **headers)
+    call = parsed(completion(max_tokens=52, **fields, **changes), **headers)
     [asked] = call.asked
     assert (asked.prompt_tokens, asked.max_new_tokens) == (encode("To be, or not"), 52)
     assert (asked.temperature, asked.seed, asked.stops) == (0.5, 2**64 - 1, ("x",))
     assert (asked.priority, asked.slo_ttft_s, asked.cache_salt) == (7, 1.5, "a")
     assert asked.ignores_end
+    assert asked.logits_params == LogitsParams(logit_bias=((5, -100),), **changes)
+    assert asked.request(3).logits_params is asked.logits_params
     assert (call.is_chat, call.streams, call.includes_usage) == (False, True, True)
     [usual] = parsed({"model": MODEL, "prompt": [[32, 53]]}).asked
     assert (usual.prompt_tokens, usual.max_new_tokens) == ([32, 53], 16)
@@ -129,6 +142,7 @@ def test_what_clients_send_by_default_is_passed_over():
         "n": 1, "best_of": None, "top_p": 1.0, "presence_penalty": 0, "frequency_penalty": 0.0,
         "user": "me", "logit_bias": {}, "echo": False, "logprobs": None, "suffix": None,
         "store": True, "metadata": {"a": "b"}, "repetition_penalty": 1.0, "min_tokens": 0,
+        "top_k": -1, "min_p": 0.0,
         "unheard_of": None, "stream_options": {"continuous_usage_stats": True},
     }  # fmt: skip
     assert parsed(completion(**fields)) == parsed(completion())
@@ -151,6 +165,7 @@ def test_several_prompts_and_answers_are_requests_each_and_a_seed_is_counted_on(
 FIELDS = (
     "model", "prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed",
     "stop", "stream", "stream_options", "cache_salt", "n", "logprobs", "tools", "response_format",
+    "logit_bias", "top_p", "min_tokens",
 )  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
@@ -250,22 +265,22 @@ AB = st.text(alphabet="abc", max_size=30)
 STOPS = st.lists(st.text(alphabet="abc", min_size=1, max_size=4), max_size=4)
 
 
-def cut(text: str, stops: list[str]) -> tuple[str, int | None]:
+def cut(text: str, stops: list[str], min_tokens: int) -> tuple[str, int | None]:
     """The text before the stop string that is complete first, and where that is."""
-    for end in range(1, len(text) + 1):
+    for end in range(min_tokens + 1, len(text) + 1):
         for stop in stops:
             if text[:end].endswith(stop):
                 return text[: end - len(stop)], end
     return text, None
 
 
-@given(AB, STOPS, st.lists(st.integers(1, 4), min_size=30))
+@given(AB, STOPS, st.lists(st.integers(1, 4), min_size=30), st.sampled_from([0, 0, 3, 9]))
 def test_a_text_ends_before_the_first_stop_string_however_its_tokens_come(
-    text: str, stops: list[str], sizes: list[int]
+    text: str, stops: list[str], sizes: list[int], min_tokens: int
 ):
     """Only what may still become a stop string is held back."""
-    expected, end = cut(text, stops)
-    continuation, given_out, tokens = Continuation(stops), "", encode(text)
+    expected, end = cut(text, stops, min_tokens)
+    continuation, given_out, tokens = Continuation(stops, min_tokens=min_tokens), "", encode(text)
     for size in sizes:
         given_out += continuation.feed(tokens[:size])
         tokens = tokens[size:]
