@@ -59,7 +59,7 @@ class KVCache(KVStore):
         records_blocks: bool = False,
     ) -> None:
         entries = num_blocks * block_size
-        shape = (2, config.num_layers, config.num_heads, entries, config.head_size)
+        shape = (2, config.num_layers, config.num_kv_heads, entries, config.head_size)
         # Zeros, not garbage: a masked key has weight 0, but 0 * NaN would still be NaN.
         try:
             self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, H, P * E, D)
@@ -72,9 +72,10 @@ class KVCache(KVStore):
         self._rows = [tuple(kv.unbind()) for kv in by_layer.unbind()]
         keys, values = self.storage.unbind()
         self.by_layer = keys.unbind(), values.unbind()  # L times (H, P * E, D) each
-        self._heads = torch.arange(config.num_heads, device=device) * entries  # (H,)
+        self._heads = torch.arange(config.num_kv_heads, device=device) * entries  # (H,)
         self.pool = BlockPool(num_blocks, num_lanes, policies)
         self.size = block_size
+        self.group_size = config.num_heads // config.num_kv_heads
         self._block_bytes = self.storage.nbytes // num_blocks
         self.policies = policies
         self.share = share
