@@ -87,6 +87,9 @@ def _places_of_block(block: LlamaBlock) -> Iterator[tuple[str, Tensor, int | Non
     sizes = [block.num_heads * block.head_size, kv, kv]
     for kind in ("weight", "bias"):
         qkv, gate_up = getattr(block.qkv, kind), getattr(block.gate_up, kind)
+        proj = getattr(block.proj, kind)
+        if proj is not None:
+            yield f"self_attn.o_proj.{kind}", proj, 1 if kind == "weight" else None
         if qkv is not None:
             q, k, v = qkv.split(sizes)
             yield f"self_attn.q_proj.{kind}", q, 0
@@ -97,10 +100,6 @@ def _places_of_block(block: LlamaBlock) -> Iterator[tuple[str, Tensor, int | Non
             yield f"mlp.gate_proj.{kind}", gate, None
             yield f"mlp.up_proj.{kind}", up, None
             yield f"mlp.down_proj.{kind}", getattr(block.down, kind), None
-    yield "self_attn.o_proj.weight", block.proj.weight, 1
-    output_bias: Tensor | None = block.proj.bias
-    if output_bias is not None:
-        yield "self_attn.o_proj.bias", output_bias, None
 
 
 def llama_config(path: Path) -> LlamaConfig:
