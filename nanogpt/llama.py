@@ -156,8 +156,9 @@ class Llama(GPT):
         return rms_norm(x, self.ln_f)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Shapes: (..., C) -> (..., V)."""
-        return F.linear(hidden, self.lm_head.weight)
+        """Shapes: (..., C) -> (..., V), in float32 at least, for sampling."""
+        logits = F.linear(hidden, self.lm_head.weight)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:

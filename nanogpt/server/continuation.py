@@ -17,7 +17,7 @@ class Continuation:
 
     `tokenizer` gives a token's bytes, and `delta` selects the new text. Text that could be the
     beginning of a stop string is held back until it is known not to be. Mutable: the pieces, the
-    held text, and whether it `is_stopped` by a stop string or the end token.
+    held text, and whether it `is_stopped` by a stop string or an end token.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Continuation:
         self.stops = tuple(stops)
         self.is_stopped = False
         self._piece = tokenizer.piece
-        self._end_token = None if ignores_end else tokenizer.end_token
+        self._end_tokens = () if ignores_end else tokenizer.end_tokens
         self._delta = delta
         self._pieces: list[bytes] = []
         self._num_taken = 0
@@ -52,7 +52,7 @@ class Continuation:
             if self.is_stopped:
                 break
             self._pieces.append(self._piece(token))
-            if token == self._end_token:
+            if token in self._end_tokens:
                 final.append(self.rest())
                 self.is_stopped = True
                 break

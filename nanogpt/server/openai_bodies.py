@@ -121,6 +121,7 @@ class ChatBody(Body, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class ChatTemplate(NamedTuple):
@@ -133,8 +134,8 @@ class ChatTemplate(NamedTuple):
     stops: tuple[str, ...]
     in_capitals: bool
 
-    def prompt(self, messages: Sequence[ChatMessage]) -> str:
-        """The conversation as a prompt.
+    def prompt(self, messages: Sequence[ChatMessage], settings: Mapping[str, Any] = {}) -> str:
+        """The conversation as a prompt; this template has no settings.
 
         >>> SCENE.prompt([ChatMessage("system", "A room."), ChatMessage("user", "Who is there?")])
         'A room.\\n\\nUSER:\\nWho is there?\\n\\nASSISTANT:\\n'
