@@ -39,7 +39,7 @@ class LlamaConfig(ModelConfig):
     intermediate_size: int = 384
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10_000.0
-    rope_scaling: tuple[float, float, float, float] | None = None
+    rope_scaling: tuple[float, ...] | None = None
     tie_word_embeddings: bool = False
     qk_norm: bool = False
     qkv_bias: bool = False
@@ -155,9 +155,9 @@ class Llama(GPT):
             x = block.forward(x, layer, rotary, attend, indices, backend)
         return rms_norm(x, self.ln_f)
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, backend: LinearBackend = PLAIN) -> Tensor:
         """Shapes: (..., C) -> (..., V), in float32 at least, for sampling."""
-        logits = F.linear(hidden, self.lm_head.weight)
+        logits = backend.linear(hidden, self.lm_head)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

@@ -135,8 +135,8 @@ class GPT(nn.Module):
             x = block.forward(x, layer, attend, logits_indices if layer == last else None, backend)
         return layer_norm(x, self.ln_f)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Shapes: (..., C) -> (..., V)."""
+    def logits(self, hidden: Tensor, backend: LinearBackend = PLAIN) -> Tensor:
+        """Shapes: (..., C) -> (..., V). The embedding is no Linear layer: its product is plain."""
         return F.linear(hidden, self.token_embedding.weight)  # (..., V)
 
     def forward(

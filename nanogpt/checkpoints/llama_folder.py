@@ -137,9 +137,7 @@ def llama_config(path: Path) -> LlamaConfig:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _rotary(
-    path: Path, theirs: dict[str, Any]
-) -> tuple[float, tuple[float, float, float, float] | None]:
+def _rotary(path: Path, theirs: dict[str, Any]) -> tuple[float, tuple[float, ...] | None]:
     """The base of the rotary positions, and Llama 3's scaling, as older and newer files have them.
 
     Raises: ValueError for another scaling.
@@ -151,9 +149,9 @@ def _rotary(
         raise ValueError(
             f"{path}: rope_type is {show(kind)}; only 'default' and 'llama3' are served"
         )
-    numbers = [said.get(name) for name in ("rope_theta", *(SCALING if kind == "llama3" else ()))]
+    numbers: list[Any] = [said.get(name) for name in ("rope_theta", *(SCALING if kind == "llama3" else ()))]
     for number in numbers:
-        if not isinstance(number, int | float) or isinstance(number, bool) or number <= 0:
+        if type(number) not in (int, float) or number <= 0:
             raise ValueError(f"{path}: the rotary positions have {show(number)} for a number")
-    theta, *scaling = map(float, cast("list[float]", numbers))
-    return theta, (scaling[0], scaling[1], scaling[2], scaling[3]) if scaling else None
+    theta, *scaling = numbers
+    return theta, tuple(scaling) or None

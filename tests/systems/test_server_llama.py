@@ -31,14 +31,9 @@ MESSAGES = [{"role": "developer", "content": "be"}, {"role": "user", "content": 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The golden Qwen3 with a vocabulary of 320: three special tokens, bytes and their pairs."""
-    from byte_pair_folders import TEXTS
+    from byte_pair_folders import trained
     from safetensors.torch import load_file, save_file
-    from tokenizers import Tokenizer
-    from tokenizers.decoders import ByteLevel as Bytes
-    from tokenizers.models import BPE
-    from tokenizers.pre_tokenizers import ByteLevel
     from tokenizers.processors import TemplateProcessing
-    from tokenizers.trainers import BpeTrainer
 
     to = Path(shutil.copytree(ROOT / "tests/golden/qwen3", tmp_path_factory.mktemp("q") / "qwen3"))
     tensors = {k: t for path in to.glob("*.safetensors") for k, t in load_file(path).items()}
@@ -54,14 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (to / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
     names = {"bos_token": None, "eos_token": {"content": END}, "chat_template": TEMPLATE}
     (to / "tokenizer_config.json").write_text(json.dumps(names))
-    tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = Bytes()
-    trainer = BpeTrainer(
-        vocab_size=320, special_tokens=[BEGIN, END, LAST], show_progress=False,
-        initial_alphabet=sorted(ByteLevel.alphabet()),
-    )  # fmt: skip
-    tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    tokenizer = trained(BEGIN, END, LAST)
     tokenizer.post_processor = TemplateProcessing(single=f"{BEGIN} $A", special_tokens=[(BEGIN, 0)])
     tokenizer.save(str(to / "tokenizer.json"))
     return to
