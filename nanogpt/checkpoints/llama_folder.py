@@ -149,9 +149,8 @@ def _rotary(path: Path, theirs: dict[str, Any]) -> tuple[float, tuple[float, ...
         raise ValueError(
             f"{path}: rope_type is {show(kind)}; only 'default' and 'llama3' are served"
         )
-    numbers: list[Any] = [
-        said.get(name) for name in ("rope_theta", *(SCALING if kind == "llama3" else ()))
-    ]
+    names = ("rope_theta", *(SCALING if kind == "llama3" else ()))
+    numbers: list[Any] = [said.get(name) for name in names]
     for number in numbers:
         if type(number) not in (int, float) or number <= 0:
             raise ValueError(f"{path}: the rotary positions have {show(number)} for a number")

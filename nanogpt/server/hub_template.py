@@ -28,8 +28,7 @@ class HubTemplate:
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
         self._special = special
         try:
-            called = {"raise_exception": _refuse, "strftime_now": _now}
-            self._template = environment().from_string(source, globals=called)
+            self._template = environment().from_string(source, globals=CALLED)
         except jinja2.TemplateError as error:
             raise ValueError(f"the chat template cannot be read: {error}") from None
 
@@ -60,8 +59,7 @@ def _refuse(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-def _now(form: str) -> str:
-    return datetime.now().strftime(form)
+CALLED = {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
 
 
 def _plain(message: "ChatMessage") -> dict[str, str]:
