@@ -91,9 +91,8 @@ def test_a_chat_is_the_models_own_template_and_either_token_ends_it(
         )
         said = b"".join(map(tokenizer.piece, new[: new.index(ends)])).decode(errors="replace")
         more = {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}} if thinks else {}
-        answer = chat(client, seed, **more)
-        assert answer.choices[0].message.content == said
-        assert answer.choices[0].finish_reason == "stop"
+        choice = (answer := chat(client, seed, **more)).choices[0]
+        assert (choice.message.content, choice.finish_reason) == (said, "stop")
         assert answer.usage.prompt_tokens == len(tokens)
         parts = [part.choices[0].delta.content for part in chat(client, seed, stream=True, **more)]
         assert "".join(part or "" for part in parts) == said
