@@ -46,6 +46,11 @@ class ModelConfig:
         """D, the channels of one head."""
         return self.num_channels // self.num_heads
 
+    @property
+    def num_kv_heads(self) -> int:
+        """The heads that K/V is stored for: here all of them."""
+        return self.num_heads
+
 
 @dataclass(frozen=True, slots=True)
 class TimedKey:

@@ -42,7 +42,7 @@ class KVCache(BlockTables):
         **settings: Any,
     ) -> None:
         entries = num_blocks * block_size
-        shape = (2, config.num_layers, config.num_heads, entries, config.head_size)
+        shape = (2, config.num_layers, config.num_kv_heads, entries, config.head_size)
         # Zeros, not garbage: a masked key has weight 0, but 0 * NaN would still be NaN.
         try:
             self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, H, P * E, D)
@@ -55,7 +55,8 @@ class KVCache(BlockTables):
         self._rows = [tuple(kv.unbind()) for kv in by_layer.unbind()]
         keys, values = self.storage.unbind()
         self.by_layer = keys.unbind(), values.unbind()  # L times (H, P * E, D) each
-        self._heads = torch.arange(config.num_heads, device=device) * entries  # (H,)
+        self._heads = torch.arange(config.num_kv_heads, device=device) * entries  # (H,)
+        self.group_size = config.num_heads // config.num_kv_heads
         block_bytes = self.storage.nbytes // num_blocks
         super().__init__(num_blocks, block_size, policies, block_bytes=block_bytes, **settings)
         self._dropped: list[tuple[list[int], Tensor]] = []

@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from nanogpt.config import ModelConfig
 
 Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""attend(layer, q, k, v) -> out, all (..., H, D): mix the values that each query may see."""
+"""attend(layer, q, k, v) -> out, all (..., H, D): mix the values that each query may see.
+
+A model may have fewer heads of K/V, K, that divide H: query head h then reads K/V head h % K.
+"""
 
 
 class LinearBackend:
@@ -132,8 +135,8 @@ class GPT(nn.Module):
             x = block.forward(x, layer, attend, logits_indices if layer == last else None, backend)
         return layer_norm(x, self.ln_f)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Shapes: (..., C) -> (..., V)."""
+    def logits(self, hidden: Tensor, backend: LinearBackend = PLAIN) -> Tensor:
+        """Shapes: (..., C) -> (..., V). The embedding is no Linear layer: its product is plain."""
         return F.linear(hidden, self.token_embedding.weight)  # (..., V)
 
     def forward(
@@ -162,8 +165,18 @@ def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
 
 
 def attend_causally(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Every token sees itself and the tokens before it in its row. Shapes: (B, T, H, D) all."""
+    """Every token sees itself and the tokens before it in its row.
+
+    Shapes: q (B, T, H, D), k, v (B, T, K, D) -> (B, T, H, D).
+    """
+    k, v = repeat_heads(k, q.shape[-2], -2), repeat_heads(v, q.shape[-2], -2)
     out = F.scaled_dot_product_attention(
         q.transpose(-2, -3), k.transpose(-2, -3), v.transpose(-2, -3), is_causal=True
     )  # (B, H, T, D)
     return out.transpose(-2, -3)  # (B, T, H, D)
+
+
+def repeat_heads(kv: Tensor, num_heads: int, dim: int) -> Tensor:
+    """K or V with a head for each query head. Shapes: (..., K, ...) -> (..., H, ...) at `dim`."""
+    group_size = num_heads // kv.shape[dim]
+    return kv if group_size == 1 else torch.cat([kv] * group_size, dim)

@@ -23,8 +23,8 @@ VOCAB_SIZE = 320
 CONTEXT_LEN = 64
 
 
-def trained() -> "Tokenizer":
-    """A byte-level tokenizer of GPT-2's kind."""
+def trained(*special: str) -> "Tokenizer":
+    """A byte-level tokenizer of GPT-2's kind, with these special tokens or its end."""
     from tokenizers import Tokenizer
     from tokenizers.decoders import ByteLevel as Bytes
     from tokenizers.models import BPE
@@ -36,8 +36,9 @@ def trained() -> "Tokenizer":
     tokenizer.decoder = Bytes()
     alphabet = sorted(ByteLevel.alphabet())
     trainer = BpeTrainer(
-        vocab_size=VOCAB_SIZE, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
-    )
+        vocab_size=VOCAB_SIZE, special_tokens=list(special or (END,)), initial_alphabet=alphabet,
+        show_progress=False,
+    )  # fmt: skip
     tokenizer.train_from_iterator(TEXTS * 3, trainer)
     assert tokenizer.get_vocab_size() == VOCAB_SIZE
     return tokenizer

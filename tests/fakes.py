@@ -16,6 +16,7 @@ from nanogpt.engine import Engine
 from nanogpt.executors.base import forward_record
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.kv_store import KVStore
+from nanogpt.llama import Llama, LlamaConfig
 from nanogpt.model import GPT
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.planning import Plan
@@ -58,6 +59,23 @@ def tiny_model(seed: int = 0) -> GPT:
             weight.copy_(torch.nn.functional.normalize(weight) * 0.3)
         elif weight.dim() == 2:
             weight.mul_(40)
+    return model
+
+
+@functools.cache
+def tiny_llama() -> GPT:
+    """As `tiny_model`, a Llama in which two query heads share each head of K/V."""
+    torch.manual_seed(0)
+    model = Llama(
+        LlamaConfig(
+            num_layers=2, num_heads=4, num_channels=24, max_model_len=64, num_key_value_heads=2,
+            head_dim=8, intermediate_size=40, rope_scaling=(8.0, 1.0, 4.0, 32), qk_norm=True,
+            qkv_bias=True,
+        )
+    ).double().eval().requires_grad_(False)  # fmt: skip
+    for weight in model.parameters():
+        if weight.dim() == 2:
+            weight.mul_(20)
     return model
 
 

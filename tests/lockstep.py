@@ -82,10 +82,11 @@ def text_after(
     temperature: float = 0.0,
     window: int | None = None,
     sinks: int = 0,
+    model: Callable[[], GPT] = tiny_model,
 ) -> tuple[int, ...]:
     """A prompt and what the oracle makes of it, with seed 5."""
     new = generate(
-        tiny_model(),
+        model(),
         prompt,
         max_new,
         temperature=temperature,
@@ -111,7 +112,12 @@ def text_of(
 
 
 @functools.cache
-def kv_from_scratch(tokens: tuple[int, ...], window: int | None = None, sinks: int = 0) -> Tensor:
+def kv_from_scratch(
+    tokens: tuple[int, ...],
+    window: int | None = None,
+    sinks: int = 0,
+    model: Callable[[], GPT] = tiny_model,
+) -> Tensor:
     """K and V of a whole text, every pair of tokens judged by `visible`: (2, L, H, S, D)."""
     tokens = tokens[: TINY.max_model_len]  # the last one of a full context is never computed
     everyone = range(len(tokens))
@@ -119,19 +125,22 @@ def kv_from_scratch(tokens: tuple[int, ...], window: int | None = None, sinks: i
     layers: list[Tensor] = []
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (H, S, D) each
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (H or K, S, D) each
         layers.append(torch.stack([k, v]))
+        k, v = (kv.repeat(len(q) // len(kv), 1, 1) for kv in (k, v))
         scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5  # (H, S, S)
         weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
         return (weights @ v).transpose(0, 1)  # (S, H, D)
 
     with torch.inference_mode():
-        tiny_model().hidden(torch.tensor(tokens), torch.tensor(everyone), attend)
+        model().hidden(torch.tensor(tokens), torch.tensor(everyone), attend)
     return torch.stack(layers, dim=1)
 
 
 def assert_holds_the_right_kv(
-    engine: Engine, texts: Sequence[tuple[int, ...]] | Mapping[int, tuple[int, ...]]
+    engine: Engine,
+    texts: Sequence[tuple[int, ...]] | Mapping[int, tuple[int, ...]],
+    model: Callable[[], GPT] = tiny_model,
 ) -> None:
     """What every running request holds is what its text has from scratch, and nothing else."""
     window, sinks = engine.config.sliding_window, engine.config.num_sinks
@@ -140,7 +149,7 @@ def assert_holds_the_right_kv(
     for request in running:
         positions = list(engine.cache.positions(request.id))
         assert positions == kept_positions(request.num_computed_tokens, window, sinks)
-        right = kv_from_scratch(texts[request.id], window, sinks)[:, :, :, positions]
+        right = kv_from_scratch(texts[request.id], window, sinks, model)[:, :, :, positions]
         for layer in range(TINY.num_layers):
             held = torch.stack(engine.cache.gather(request.id, layer))  # (2, H, S, D)
             torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)
@@ -151,19 +160,21 @@ def watched(
     config: EngineConfig,
     policies: Policies = Policies(),
     draft: Draft | None = None,
+    model: Callable[[], GPT] = tiny_model,
 ) -> Trace:
     """Serve, and hold texts, K/V and books to what is right after every single step.
 
     Takes settings with seed 5.
     """
-    engine = Engine(tiny_model(), config, policies, draft=draft)
+    engine = Engine(model(), config, policies, draft=draft)
     rule = config.temperature, config.sliding_window, config.num_sinks
     texts = {
-        r.id: text_after(tuple(r.prompt_tokens), r.max_new_tokens, r.id, *rule) for _, r in arrivals
+        r.id: text_after(tuple(r.prompt_tokens), r.max_new_tokens, r.id, *rule, model)
+        for _, r in arrivals
     }
     for _ in steps_of(engine, arrivals):
         engine.cache.check()
-        assert_holds_the_right_kv(engine, texts)
+        assert_holds_the_right_kv(engine, texts, model)
     for _, request in arrivals:
         assert tuple(request.tokens_so_far) == texts[request.id], request.id
     trace = engine.trace()

@@ -1,8 +1,9 @@
-"""GPT-2's tokenizer, byte pairs, read by the package `tokenizers` from the folder of the weights.
+"""A tokenizer of byte pairs, read by the package `tokenizers` from the folder of the weights.
 
-The folder holds tokenizer.json, or vocab.json and merges.txt of the first release; config.json
-names the token that ends a text. Source of the bytes' names: `bytes_to_unicode` in the code of
-Radford et al., "Language models are unsupervised multitask learners", 2019.
+The folder holds tokenizer.json, or vocab.json and merges.txt of GPT-2's first release;
+generation_config.json or config.json names the tokens that end a text. Source of the bytes' names:
+`bytes_to_unicode` in the code of Radford et al., "Language models are unsupervised multitask
+learners", 2019.
 """
 
 from pathlib import Path
@@ -67,31 +68,50 @@ def _from_vocab_and_merges(folder: Path) -> "Tokenizer":
         raise ValueError(f"{vocab} and {merges} are no readable tokenizer: {error}") from None
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer.decoder = Bytes()
-    end = end_token_of(folder)
-    name = None if end is None else tokenizer.id_to_token(end)
-    if name is not None:
-        tokenizer.add_special_tokens([AddedToken(name, special=True)])
+    for end in end_tokens_of(folder):
+        name = tokenizer.id_to_token(end)
+        if name is not None:
+            tokenizer.add_special_tokens([AddedToken(name, special=True)])
     return tokenizer
 
 
-def end_token_of(folder: Path | str) -> int | None:
-    """The token that ends a text, by config.json. Raises: ValueError for an impossible value."""
-    path = Path(folder) / "config.json"
-    token = read_json(path).get("eos_token_id")
-    if token is not None:
-        check_int(f"{path}: eos_token_id", token, 0, 2**32 - 1)
-    return token
+def end_tokens_of(folder: Path | str) -> tuple[int, ...]:
+    """The tokens that end a text. Raises: ValueError for an impossible value."""
+    for name in ("generation_config.json", "config.json"):
+        path = Path(folder) / name
+        said = read_json(path).get("eos_token_id") if path.is_file() else None
+        if said is not None:
+            tokens = tuple(said) if isinstance(said, list) else (said,)
+            for token in tokens:
+                check_int(f"{path}: eos_token_id", token, 0, 2**32 - 1)
+            return tokens
+    return ()
+
+
+def chat_template_of(folder: Path | str) -> tuple[str | None, dict[str, str]]:
+    """The source of the chat template, and the names of the tokens that it may write."""
+    folder = Path(folder)
+    path, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    said = read_json(path) if path.is_file() else {}
+    source = template.read_text("utf-8") if template.is_file() else said.get("chat_template")
+    if isinstance(source, list):  # several, by their names
+        source = {each["name"]: each["template"] for each in source}.get("default")
+    names = {name: said.get(name) for name in ("bos_token", "eos_token")}
+    names = {name: x.get("content") if isinstance(x, dict) else x for name, x in names.items()}
+    return source, {name: x or "" for name, x in names.items()}
 
 
 class BytePairs:
-    """The tokenizer of a folder with a GPT-2. Raises: as `load_tokenizer`.
+    """The tokenizer of a folder in Hugging Face's form. Raises: as `load_tokenizer`.
 
     A special token has no text, and neither has a token beyond the tokenizer's.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self._tokenizer = load_tokenizer(folder)
-        self.end_token = end_token_of(folder)
+        self.end_tokens = end_tokens_of(folder)
+        self.chat_template, self.template_names = chat_template_of(folder)
+        self._begin: list[int] = self._tokenizer.encode("").ids  # Llama 3's texts begin with it
         added = self._tokenizer.get_added_tokens_decoder()
         self._added = tuple(each.content for each in added.values())
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
@@ -104,6 +124,8 @@ class BytePairs:
     def encode(self, text: str) -> list[int]:
         """The text's tokens; the name of a special token is that token.
 
+        Where the model's texts begin with a token, it comes first, once.
+
         Raises: ValueError naming a character that has no token.
         """
         if self._unknown:  # the published GPT-2 has a token for every byte
@@ -114,7 +136,8 @@ class BytePairs:
                 if not self._unknown.isdisjoint(character.encode()):
                     raise ValueError(f"character {character!r} has no token in the tokenizer")
         # `encode_batch` lets other threads run meanwhile; `encode` does not.
-        return self._tokenizer.encode_batch([text], add_special_tokens=False)[0].ids
+        tokens: list[int] = self._tokenizer.encode_batch([text], add_special_tokens=False)[0].ids
+        return tokens if tokens[: len(self._begin)] == self._begin else [*self._begin, *tokens]
 
     def piece(self, token: int) -> bytes:
         """The token's bytes; none for a token that only the model has."""

@@ -1,6 +1,8 @@
 """Reading weights: the tensors of a file, their check, and an uninitialised model for them."""
 
 import hashlib
+from collections.abc import Callable, Generator, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,20 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
 
     Raises: ValueError for one that is missing, damaged, or not what its checksum says.
     """
+    with opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        return file.metadata() or {}, tensors
+
+
+@contextmanager
+def opened(path: Path) -> Generator[Any]:
+    """A mapped safetensors file; its pages are given back with its tensors. Raises: ValueError."""
     if not path.is_file():
         raise ValueError(f"there is no weights file at {path}")
     check_sum(path)
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            return file.metadata() or {}, tensors
+            yield file
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
 
@@ -58,14 +67,14 @@ class _NothingDrawn(TorchFunctionMode):
         return None if draws else func(*args, **(kwargs or {}))
 
 
-def model_to_fill(config: ModelConfig, path: Path) -> GPT:
+def model_to_fill(config: ModelConfig, path: Path, kind: Callable[[Any], GPT] = GPT) -> GPT:
     """A model with uninitialised weights. Raises: ValueError for sizes that do not fit in memory.
 
     The meta device would make torch import its compiler, which takes longer than loading a model.
     """
     try:
         with _NothingDrawn():
-            return GPT(config)
+            return kind(config)
     except (RuntimeError, TypeError) as error:  # no memory; a size beyond 64 bits
         why = str(error).partition("\n")[0]
         raise ValueError(f"{path}: a model of these sizes cannot be built: {why}") from None
@@ -77,19 +86,28 @@ def check_weights(
     """Raises: ValueError for a tensor that is missing, unknown, of a wrong shape or type, or not
     finite.
     """
-    missing = sorted(wanted.keys() - weights.keys())
-    unknown = sorted(weights.keys() - wanted.keys())
+    check_names(path, weights.keys(), wanted.keys())
+    for name, tensor in weights.items():
+        check_tensor(path, name, tensor, wanted[name])
+
+
+def check_names(path: Path, names: Set[str], wanted: Set[str]) -> None:
+    """Raises: ValueError for missing and unknown tensors."""
+    missing, unknown = sorted(wanted - names), sorted(names - wanted)
     if missing or unknown:
         raise ValueError(f"{path} lacks tensors {missing} and has unknown tensors {unknown}")
-    for name, tensor in weights.items():
-        if tensor.dtype not in DTYPES:
-            raise ValueError(
-                f"{path}: tensor {name} is of {tensor.dtype}; it must be one of {list(DTYPES)}"
-            )
-        if tensor.shape != wanted[name].shape:
-            raise ValueError(
-                f"{path}: tensor {name} has shape {tuple(tensor.shape)}, "
-                f"but its model sizes call for {tuple(wanted[name].shape)}"
-            )
-        if not torch.isfinite(tensor).all():
-            raise ValueError(f"{path}: tensor {name} holds values that are not finite")
+
+
+def check_tensor(path: Path, name: str, tensor: torch.Tensor, wanted: torch.Tensor) -> None:
+    """Raises: ValueError for a tensor of a wrong shape or type, or one that is not finite."""
+    if tensor.dtype not in DTYPES:
+        raise ValueError(
+            f"{path}: tensor {name} is of {tensor.dtype}; it must be one of {list(DTYPES)}"
+        )
+    if tensor.shape != wanted.shape:
+        raise ValueError(
+            f"{path}: tensor {name} has shape {tuple(tensor.shape)}, "
+            f"but its model sizes call for {tuple(wanted.shape)}"
+        )
+    if not torch.stack(tensor.aminmax()).isfinite().all():  # in one pass: NaN goes through both
+        raise ValueError(f"{path}: tensor {name} holds values that are not finite")

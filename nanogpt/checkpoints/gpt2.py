@@ -54,7 +54,7 @@ def load_gpt2(folder: Path | str, dtype: torch.dtype = torch.float32) -> GPT:
     config = config_of(folder / "config.json")
     weights = {
         name: tensor
-        for path in _files(folder)
+        for path in weight_files(folder)
         for name, tensor in read_tensors(path)[1].items()
         if not name.endswith(MASKS)
     }
@@ -104,7 +104,7 @@ def config_of(path: Path) -> ModelConfig:
     return config
 
 
-def _files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """The weights files of a folder. Raises: ValueError for a damaged index."""
     whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if not index.is_file():

@@ -56,14 +56,15 @@ def decode(tokens: Iterable[int]) -> str:
 class Characters:
     """The character model's tokenizer: a token is one of 65 characters.
 
-    `end_token` ends a text, if there is one; a token stands for `max_token_length` characters at
-    most.
+    Any of `end_tokens` ends a text; a token stands for `max_token_length` characters at most.
+    `chat_template` is the source of the model's own, if it has one.
 
     >>> Characters().piece(32)
     b'T'
     """
 
-    end_token: int | None = None
+    end_tokens: tuple[int, ...] = ()
+    chat_template: str | None = None
     max_token_length = 1
 
     def encode(self, text: str) -> list[int]:
@@ -90,7 +91,7 @@ CHARACTERS = Characters()
 
 
 def tokenizer_for(path: Path | str) -> Tokenizer:
-    """The tokenizer of a file with the character model, or of a folder with a GPT-2.
+    """The tokenizer of a file with the character model, or of a folder in Hugging Face's form.
 
     Raises: ValueError for a folder without a usable tokenizer, or without the package `tokenizers`.
     """
@@ -102,5 +103,6 @@ def tokenizer_for(path: Path | str) -> Tokenizer:
         return BytePairs(path)
     except ImportError:
         raise ValueError(
-            "the package tokenizers is not installed; GPT-2's text needs it: pip install -e .[gpt2]"
+            "the package tokenizers is not installed; a folder's text needs it: "
+            "pip install -e .[gpt2]"
         ) from None

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nanogpt.executors.base import CachedExecutor, forward_record, logits_indices, row_mask
 from nanogpt.kv_store import KVStore
+from nanogpt.model import repeat_heads
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.policies import Policies
 
@@ -116,7 +117,7 @@ class TileAttention:
         self.hidden_tiles = tiles.unsqueeze(2).to(context.device)  # (tiles, R, 1, K)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (R, H, D) -> (R, H, D)."""
+        """Shapes: q (R, H, D), k, v (R, heads, D) -> (R, H, D)."""
         keys, values = self.context.layer(layer, k)  # (P, H, S, D) each
         real = len(self.owner)
         keys[self.owner, :, self.at] = k[:real]
@@ -127,7 +128,8 @@ class TileAttention:
         mixed = torch.zeros_like(q)  # (R, H, D), weighted values so far
         for i, hidden in enumerate(self.hidden_tiles):
             here = slice(i * KEYS, (i + 1) * KEYS)
-            tile_k, tile_v = keys[self.read, :, here], values[self.read, :, here]  # (R, H, K, D)
+            tile_k = repeat_heads(keys[self.read, :, here], q.shape[1], 1)  # (R, H, K, D)
+            tile_v = repeat_heads(values[self.read, :, here], q.shape[1], 1)
             scores = (tile_k @ q.unsqueeze(3)).squeeze(3)  # (R, H, K)
             scores = scores.masked_fill(hidden, float("-inf"))
             new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))  # (R, H, 1)

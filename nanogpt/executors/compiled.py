@@ -37,11 +37,14 @@ READ = 10
 def make_compiled(model: GPT, cache: KVStore, policies: Policies) -> Executor:
     """The compiled executor, or the packed one, with a warning, where the kernel cannot serve.
 
-    The kernel has no custom masks, computes in float32 or float64, and runs on a CPU.
+    The kernel has the layers of a GPT and no custom masks, computes in float32 or float64, and runs
+    on a CPU.
     """
     weight, own = model.ln_f.weight, Policies()
     problem = None
-    if weight.dtype not in (torch.float32, torch.float64) or weight.device.type != "cpu":
+    if type(model) is not GPT:
+        problem = f"it has only the layers of a GPT, and the model is a {type(model).__name__}"
+    elif weight.dtype not in (torch.float32, torch.float64) or weight.device.type != "cpu":
         only = "it computes float32 and float64 on a CPU"
         problem = f"{only}, and the model is {weight.dtype} on {weight.device}"
     elif (policies.chunk_mask, policies.visible) != (own.chunk_mask, own.visible):

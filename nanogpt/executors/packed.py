@@ -39,7 +39,7 @@ class PackedExecutor(CachedExecutor):
         indices = torch.tensor(logits_indices(rows, order))  # (R,)
         attend = self.cache.attention(packed)
         hidden = self.model.hidden(tokens, positions, attend, indices, self.backend)  # (R, C)
-        logits = self.model.logits(hidden)  # (R, V)
+        logits = self.model.logits(hidden, self.backend)  # (R, V)
         return ModelOutput(logits, (forward_record(rows, self.cache, len(tokens)),))
 
     def _rank(self, row: Row) -> tuple[int, int]:

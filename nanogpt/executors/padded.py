@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nanogpt.executors.base import CachedExecutor, forward_record, row_mask
 from nanogpt.kv_store import KVStore
+from nanogpt.model import repeat_heads
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.trace import ForwardRecord
 
@@ -60,12 +61,13 @@ class PaddedAttention:
         self.mask = mask.unsqueeze(1).to(self.past.device)  # (B, 1, T, S + T)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (B, T, H, D) -> (B, T, H, D)."""
+        """Shapes: q (B, T, H, D), k, v (B, T, K, D) -> (B, T, H, D)."""
         past_k, past_v = self.past[:, layer]  # (B, H, S, D) each
         keys = torch.cat([past_k, k.transpose(1, 2)], dim=2)  # (B, H, S + T, D)
         values = torch.cat([past_v, v.transpose(1, 2)], dim=2)
         new_k, new_v = self.new_kv(keys), self.new_kv(values)  # (N, H, D) each
         self.cache.write(layer, self.slot_mapping, new_k, new_v)
+        keys, values = repeat_heads(keys, q.shape[2], 1), repeat_heads(values, q.shape[2], 1)
         out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, attn_mask=self.mask)
         return out.transpose(1, 2)  # (B, T, H, D)
 

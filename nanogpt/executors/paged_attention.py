@@ -5,8 +5,8 @@ distances through one view, as all decodes do in the best case; those whose bloc
 over one copy of them. The copy is made anew in each layer, behind that layer's write: it holds what
 is new without a second write, and a layer's share of it fits the processor's cache.
 
-Shapes: N tokens in all, B rows of T tokens each, S visible context, L layers, H heads, D head size,
-P blocks of E entries each.
+Shapes: N tokens in all, B rows of T tokens each, S visible context, L layers, H heads of K/V, each
+for G query heads, D head size, P blocks of E entries each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,7 @@ class PagedStore(Protocol):
 
     storage: Tensor
     size: int
+    group_size: int  # query heads for each head of K/V
     by_layer: tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 
     def slot_mapping(self, rows: Sequence[Row]) -> Any:
@@ -55,7 +56,7 @@ class RowGroup(Protocol):
     num_tokens: int
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (n, H, D) -> (n, H, D)."""
+        """Shapes: q (n, G * H, D), k, v (n, H, D) -> as q."""
         ...
 
 
@@ -74,7 +75,7 @@ class GroupedAttention:
         self.sizes = [group.num_tokens for group in groups]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
+        """Shapes: q (N, G * H, D), k, v (N, H, D) -> as q."""
         self.write(layer, self.slot_mapping, k, v)
         if len(self.groups) == 1:
             return self.groups[0].attend(layer, q, k, v)
@@ -123,10 +124,10 @@ class UniformBatch:
             self.bias = lengths_bias([row.seq_len for row in rows], cache.storage)
         else:
             masks = [chunk_mask(row.context_len, len(row.input_ids)) for row in rows]  # (T, s) each
-            self.bias = visible_bias(masks, cache.storage)
+            self.bias = visible_bias(masks, cache.storage, cache.group_size)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q (B * T, H, D) -> (B * T, H, D); k and v are read from the pool."""
+        """Shapes: q (B * T, G * H, D) -> as q; k and v are read from the pool."""
         keys, values = self.keys[layer], self.values[layer]
         if self.stride is None:
             keys, values = self._gathered(keys), self._gathered(values)
@@ -184,20 +185,20 @@ def _evenly_apart(rows: Sequence[Row], cache: PagedStore) -> Iterator[tuple[Sequ
 
 
 def attend_rows(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """B rows of T queries, each over its own keys.
+    """B rows of T tokens, each over its own keys; query heads of one K/V head are G more queries.
 
-    Shapes: q (B * T, H, D), keys and values (B, H, S, D), bias (B, 1, T, S) -> (B * T, H, D).
+    Shapes: q (B * T, G * H, D), keys, values (B, H, S, D), bias (B, 1, T * G, S) -> as q.
     """
     num_rows, num_heads, _, head_size = keys.shape
-    queries = q.view(num_rows, -1, num_heads, head_size).transpose(1, 2)  # (B, H, T, D)
-    seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)  # (B, H, T, D)
-    return seen.transpose(1, 2).flatten(0, 1)
+    queries = q.view(num_rows, -1, num_heads, head_size).transpose(1, 2)  # (B, H, T * G, D)
+    seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
+    return seen.transpose(1, 2).reshape(q.shape)
 
 
-def visible_bias(masks: Sequence[Tensor], like: Tensor) -> Tensor | None:
-    """The keys of the longest context that each row may see: (B, 1, T, S), or None for all.
+def visible_bias(masks: Sequence[Tensor], like: Tensor, group_size: int) -> Tensor | None:
+    """The keys of the longest context that each row may see: (B, 1, T * G, S), or None for all.
 
-    Shapes: masks (T, s) bool, each over its own keys.
+    Shapes: masks (T, s) bool, each over its own keys, for G = `group_size` queries of each token.
     """
     longest = max(mask.shape[1] for mask in masks)
     if all(mask.shape[1] == longest and mask.all() for mask in masks):
@@ -205,7 +206,9 @@ def visible_bias(masks: Sequence[Tensor], like: Tensor) -> Tensor | None:
     visible = torch.zeros(len(masks), len(masks[0]), longest, dtype=torch.bool)  # (B, T, S)
     for i, mask in enumerate(masks):
         visible[i, :, : mask.shape[1]] = mask
-    return mask_bias(visible, like).unsqueeze(1)  # (B, 1, T, S)
+    if group_size > 1:
+        visible = visible.repeat_interleave(group_size, dim=1)  # (B, T * G, S)
+    return mask_bias(visible, like).unsqueeze(1)  # (B, 1, T * G, S)
 
 
 def lengths_bias(lengths: Sequence[int], like: Tensor) -> Tensor | None:

@@ -1,6 +1,6 @@
 """Products of Linear layers by oneDNN over prepacked weights, where they are the quicker ones.
 
-PyTorch's plain float32 product on a CPU is its BLAS library's, which rearranges the weight at every
+PyTorch's plain product on a CPU is its BLAS library's, which rearranges the weight at every
 call. oneDNN's takes one that was rearranged once, and adds GELU or a residual while the result is
 still in a register. A call of it costs more, so it loses where there is little to multiply: a short
 measurement finds, for each shape, from how many rows on it wins on this machine, if at all.
@@ -28,9 +28,12 @@ FEWEST = 300_000
 
 
 def backend_for(model: GPT) -> LinearBackend:
-    """The quickest backend that this PyTorch has for the model: prepacked ones for float32."""
+    """The quickest backend that this PyTorch has for the model: prepacked weights in float32 or
+    bfloat16. They take the memory once more, which a Llama in float32 is too large for.
+    """
     weight = model.ln_f.weight
-    fits = weight.dtype == torch.float32 and weight.device.type == "cpu"
+    fits = weight.dtype == torch.bfloat16 or (weight.dtype, type(model)) == (torch.float32, GPT)
+    fits = fits and weight.device.type == "cpu"
     return PrepackedBackend() if fits and is_available() and not weight.is_inference() else PLAIN
 
 
@@ -83,7 +86,7 @@ class PrepackedBackend(LinearBackend):
             return None
         own = self.prepacked.get(weight)
         if own is None or own.version != weight._version:  # changed in place since
-            rows_from = rows_to_win(*weight.shape, torch.get_num_threads())
+            rows_from = rows_to_win(*weight.shape, torch.get_num_threads(), weight.dtype)
             own = Prepacked(prepack(weight), weight._version, rows_from)
             self.prepacked[weight] = own
         return own.packed if num_rows >= own.rows_from else None
@@ -110,16 +113,18 @@ def add_linear(residual: Tensor, x: Tensor, packed: Tensor, bias: Tensor | None)
 
 
 @lru_cache
-def rows_to_win(num_outputs: int, num_inputs: int, num_threads: int) -> int:
+def rows_to_win(
+    num_outputs: int, num_inputs: int, num_threads: int, dtype: torch.dtype = torch.float32
+) -> int:
     """From how many rows on the prepacked product is the quicker one here: a few ms to measure.
 
     `num_threads` is torch's setting, on which it depends.
     """
-    weight = torch.ones(num_inputs, num_outputs).t()  # (O, I), in memory as the model's
+    weight = torch.ones(num_inputs, num_outputs, dtype=dtype).t()  # (O, I), as GPT's in memory
     packed = prepack(weight)
     rows_from = sys.maxsize
     for num_rows in (16, 8, 4, 2, 1):
-        x = torch.ones(num_rows, num_inputs)
+        x = torch.ones(num_rows, num_inputs, dtype=dtype)
         pairs = [(seconds(F.linear, x, weight), seconds(linear, x, packed)) for _ in range(9)]
         plain, prepacked = map(min, zip(*pairs, strict=True))
         if prepacked > plain:

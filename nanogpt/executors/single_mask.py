@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nanogpt.executors.base import CachedExecutor, forward_record
 from nanogpt.kv_store import KVStore
+from nanogpt.model import repeat_heads
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.policies import Policies
 
@@ -52,7 +53,7 @@ class SingleMaskAttention:
             self.mask = self.mask & torch.block_diag(*near).bool()  # (N, K)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
+        """Shapes: q (N, H, D), k, v (N, heads, D) -> (N, H, D)."""
         self.cache.write(layer, self.slot_mapping, k, v)
         keys: list[Tensor] = []
         values: list[Tensor] = []
@@ -61,7 +62,9 @@ class SingleMaskAttention:
             held_k, held_v = self.cache.gather(row.request_id, layer)  # (H, S, D) each
             keys += [held_k, new_k.transpose(0, 1)]
             values += [held_v, new_v.transpose(0, 1)]
-        every_key, every_value = torch.cat(keys, dim=1), torch.cat(values, dim=1)  # (H, K, D)
+        every_key, every_value = torch.cat(keys, dim=1), torch.cat(values, dim=1)  # (heads, K, D)
+        every_key = repeat_heads(every_key, q.shape[1], 0)
+        every_value = repeat_heads(every_value, q.shape[1], 0)
         mask = self.mask.to(q.device)
         scores = q.transpose(0, 1) @ every_key.transpose(1, 2) * q.shape[2] ** -0.5  # (H, N, K)
         weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.model import GPT, Attend, attend_causally
+from nanogpt.model import GPT, Attend, attend_causally, repeat_heads
 from nanogpt.policies.sliding_window import window_mask
 from nanogpt.request import Request, validate_request
 from nanogpt.sampling import (
@@ -69,7 +69,8 @@ def attend_in_window(length: int, window: int | None, sinks: int) -> Attend:
     mask = window_mask(range(length), range(length), window, sinks)  # (T, T)
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: (B, T, H, D) all."""
+        """Shapes: q (B, T, H, D), k, v (B, T, K, D) -> (B, T, H, D)."""
+        k, v = repeat_heads(k, q.shape[-2], -2), repeat_heads(v, q.shape[-2], -2)
         heads_first = (x.transpose(-2, -3) for x in (q, k, v))
         out = F.scaled_dot_product_attention(*heads_first, attn_mask=mask)  # (B, H, T, D)
         return out.transpose(-2, -3)  # (B, T, H, D)

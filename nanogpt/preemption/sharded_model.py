@@ -79,7 +79,11 @@ class Shard:
 
 
 def check_num_ranks(num_ranks: int, config: ModelConfig) -> None:
-    """Raises: ValueError if the heads do not split evenly, and for GPT-2's biases or GELU."""
+    """Raises: ValueError if the heads do not split evenly, and for another model than a GPT, or
+    one with GPT-2's biases or GELU.
+    """
+    if type(config) is not ModelConfig:
+        raise ValueError("ranks split only the layers of a GPT, not those of a Llama")
     if config.bias or config.tanh_gelu:
         raise ValueError("ranks split only models without biases and with the exact GELU")
     check_int("the number of ranks", num_ranks, 1)

@@ -5,6 +5,7 @@
     server_policies           whom to admit, what to stream, whom to remove
     admission                 the known requests, the throughput, and deadlines
     openai_bodies, openai_api       clients' bodies, as requests to the engine
+    hub_template              the chat template of a model from the hub
     tokenizer_api             vLLM's /tokenize and its kin
     answers, logprobs, api_errors   answers and refusals
     app, live_feed            the routes, and the live page's data

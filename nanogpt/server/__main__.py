@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import torch
 
 from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer, tokenizer_for
@@ -14,6 +15,7 @@ from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
+from nanogpt.model import GPT
 from nanogpt.server.admission import Deadlines
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.server.serving import serve
@@ -70,11 +72,11 @@ def _engine(options: argparse.Namespace, deadlines: Deadlines) -> tuple[Engine, 
         raise ValueError(f"--host is {options.host!r}: {error.strerror}") from None
     torch.set_num_threads(options.threads)
     path = options.model or SHIPPED_WEIGHTS
-    model, tokenizer = load_model(path), tokenizer_for(path)
+    model, tokenizer = load_model(path, getattr(torch, options.dtype)), tokenizer_for(path)
     tokenizer.check_fits(model.config.vocab_size)
     config = EngineConfig(
         token_budget=options.token_budget,
-        max_kv_tokens=options.max_kv_tokens,
+        max_kv_tokens=options.max_kv_tokens or _kv_tokens(model, options),
         max_batch_size=options.max_batch_size,
         policy=deadlines.key if options.policy == "deadline" else options.policy,
         temperature=options.temperature,
@@ -86,6 +88,14 @@ def _engine(options: argparse.Namespace, deadlines: Deadlines) -> tuple[Engine, 
         raise ValueError("--num-draft-tokens: the draft's tokens are the character model's")
     draft = TrigramDraft.load() if config.num_draft_tokens else None
     return Engine(model, config, clock=WallClock(), draft=draft), tokenizer
+
+
+def _kv_tokens(model: GPT, options: argparse.Namespace) -> int | None:
+    """KV tokens in half of the free memory; None where that is enough for a context each."""
+    config, itemsize = model.config, model.token_embedding.weight.itemsize
+    bytes_each = 2 * config.num_layers * config.num_kv_heads * config.head_size * itemsize
+    most = psutil.virtual_memory().available // 2 // bytes_each
+    return most if most < options.max_batch_size * config.max_model_len else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,13 +110,16 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on; 127.0.0.1 is only this machine")
     add("--port", type=int, default=8000, help="port to listen on")
-    add("--model", type=Path, help="safetensors of a character model, or a folder with a GPT-2 in "
-        "Hugging Face's form and its tokenizer; None is the shipped model")  # fmt: skip
+    add("--model", type=Path, help="safetensors of a character model, or a folder with a GPT-2, "
+        "Llama 3, Qwen2.5 or Qwen3 in Hugging Face's form; None is the shipped model")  # fmt: skip
+    add("--dtype", choices=("float32", "bfloat16"), default="float32", help="what the model "
+        "computes in; bfloat16 is for a folder, and takes half the memory")  # fmt: skip
     add("--model-name", default=usual.model_name, help="the name that clients give")
     add("--threads", type=int, default=1, help="threads that torch computes with")
     add("--token-budget", type=int, default=64, help="most tokens computed in a step")
     add("--max-batch-size", type=int, default=32, help="most requests in a step")
-    add("--max-kv-tokens", type=int, help="KV tokens of all requests; None: a context for each")
+    add("--max-kv-tokens", type=int, help="KV tokens of all requests; None: a context for "
+        "each, if half of the free memory holds them")  # fmt: skip
     add("--policy", choices=("fcfs", "priority", "deadline"), default="fcfs", help="order: by "
         "arrival, by X-Priority (smallest first), by X-SLO-TTFT-MS (earliest first)")  # fmt: skip
     add("--temperature", type=float, default=1.0, help="temperature of requests that name none")

@@ -18,7 +18,7 @@ class Continuation:
     `tokenizer` gives a token's bytes, and `delta` selects the new text. Text that could be the
     beginning of a stop string is held back until it is known not to be. As in vLLM, a stop string
     that is complete within the first `min_tokens` tokens does not count. Mutable: the pieces, the
-    held text, and whether it `is_stopped` by a stop string or the end token.
+    held text, and whether it `is_stopped` by a stop string or an end token.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Continuation:
         self.min_tokens = min_tokens
         self.is_stopped = False
         self._piece = tokenizer.piece
-        self._end_token = None if ignores_end else tokenizer.end_token
+        self._end_tokens = () if ignores_end else tokenizer.end_tokens
         self._delta = delta
         self._pieces: list[bytes] = []
         self._num_taken = 0
@@ -55,7 +55,7 @@ class Continuation:
             if self.is_stopped:
                 break
             self._pieces.append(self._piece(token))
-            if token == self._end_token:
+            if token in self._end_tokens:
                 final.append(self.rest())
                 self.is_stopped = True
                 break

@@ -4,18 +4,20 @@ Source: the API reference of OpenAI, completions and chat completions.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Characters, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.sampling import check_logits_params
 from nanogpt.server.admission import most_positions
 from nanogpt.server.api_errors import ApiError, bad_request
+from nanogpt.server.hub_template import HubTemplate
 from nanogpt.server.openai_bodies import (
     PLAIN,
     SCENE,
     ChatBody,
+    ChatMessage,
     ChatTemplate,
     CompletionBody,
     convert,
@@ -64,10 +66,16 @@ class Limits(NamedTuple):
     model_name: str
     tokenizer: Tokenizer = CHARACTERS
 
-    @property
-    def template(self) -> ChatTemplate:
-        """How a conversation becomes a prompt."""
-        return SCENE if self.tokenizer is CHARACTERS else PLAIN
+    template: ChatTemplate | HubTemplate = SCENE
+
+    def prompt(
+        self, messages: Sequence[ChatMessage], settings: Mapping[str, Any] | None = None
+    ) -> str:
+        """A conversation as a prompt. Raises: ApiError where the template refuses it."""
+        try:
+            return self.template.prompt(messages, settings or {})
+        except ValueError as error:
+            raise bad_request("messages", str(error)) from None
 
     def check_model(self, name: str) -> None:
         """Raises: ApiError for the name of another model."""
@@ -82,8 +90,16 @@ class Limits(NamedTuple):
         return cls(
             model.max_model_len, most_positions(engine) + 1,
             min(settings.max_requests, MAX_IN_A_CALL), model.vocab_size, settings.model_name,
-            tokenizer,
+            tokenizer, template_of(tokenizer),
         )  # fmt: skip
+
+
+def template_of(tokenizer: Tokenizer) -> ChatTemplate | HubTemplate:
+    """How a conversation becomes a prompt. Raises: ValueError for a template that is no Jinja."""
+    if isinstance(tokenizer, Characters):
+        return SCENE
+    source = tokenizer.chat_template
+    return PLAIN if source is None else HubTemplate(source, tokenizer.template_names)
 
 
 def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: bool) -> Call:
@@ -94,10 +110,10 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
     stops = (sent.stop,) if isinstance(sent.stop, str) else tuple(sent.stop or ())
     echoes, num_logprobs = False, None
     if isinstance(sent, ChatBody):
-        template = limits.template
-        where, stops = "messages", (*stops, *template.stops)
+        where, stops = "messages", (*stops, *limits.template.stops)
         _check_number(1, num_answers, limits)
-        prompts = [_encoded(template.prompt(sent.messages), where, limits)]
+        text = limits.prompt(sent.messages, sent.chat_template_kwargs)
+        prompts = [_encoded(text, where, limits)]
     else:
         where, echoes, num_logprobs = "prompt", bool(sent.echo), _num_logprobs(sent)
         wanted = USUAL_MAX_TOKENS if wanted is None else wanted
@@ -106,7 +122,7 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         (), 0, sent.temperature, None, stops,
         _header(headers, "X-Priority", 0, MAX_PRIORITY, USUAL_PRIORITY), _slo_s(headers),
         cache_salt=sent.cache_salt, ignores_end=bool(sent.ignore_eos),
-        logits_params=sent.logits_params(limits.tokenizer.end_token),
+        logits_params=sent.logits_params(limits.tokenizer.end_tokens),
     )  # fmt: skip
     asked = tuple(
         usual._replace(

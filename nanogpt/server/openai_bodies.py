@@ -98,7 +98,7 @@ class Body(Checked, kw_only=True):
             raise bad_request("max_completion_tokens", said)
         return old if new is None else new
 
-    def logits_params(self, end_token: int | None) -> LogitsParams | None:
+    def logits_params(self, end_tokens: tuple[int, ...]) -> LogitsParams | None:
         """How the logits are changed, unchecked; None where nothing is asked for."""
         names = {*LogitsParams.__struct_fields__} - {"logit_bias", "stop_token_ids"}
         sent = {name: value for name in names if (value := getattr(self, name)) is not None}
@@ -106,7 +106,7 @@ class Body(Checked, kw_only=True):
         params = LogitsParams(**sent)
         if params == LogitsParams(top_k=params.top_k) and params.top_k in (-1, 0):
             return None
-        return params if end_token is None else replace(params, stop_token_ids=(end_token,))
+        return replace(params, stop_token_ids=end_tokens)
 
 
 class CompletionBody(Body, kw_only=True):
@@ -138,6 +138,7 @@ class ChatBody(Body, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class ChatTemplate(NamedTuple):
@@ -150,8 +151,8 @@ class ChatTemplate(NamedTuple):
     stops: tuple[str, ...]
     in_capitals: bool
 
-    def prompt(self, messages: Sequence[ChatMessage]) -> str:
-        """The conversation as a prompt.
+    def prompt(self, messages: Sequence[ChatMessage], settings: Mapping[str, Any] = {}) -> str:
+        """The conversation as a prompt; this template has no settings.
 
         >>> SCENE.prompt([ChatMessage("system", "A room."), ChatMessage("user", "Who is there?")])
         'A room.\\n\\nUSER:\\nWho is there?\\n\\nASSISTANT:\\n'

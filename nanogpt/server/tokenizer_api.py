@@ -16,7 +16,7 @@ def tokenize(body: bytes, limits: Limits) -> dict[str, Any]:
     limits.check_model(sent.model or limits.model_name)
     where, text = ("messages" if sent.messages else "prompt"), sent.prompt
     if sent.messages and text is None:
-        text = limits.template.prompt(sent.messages)
+        text = limits.prompt(sent.messages)
     elif sent.messages or text is None:
         raise bad_request("prompt", "the body must have either a prompt or messages")
     try:
@@ -40,6 +40,6 @@ def detokenize(body: bytes, limits: Limits) -> dict[str, Any]:
 def tokenizer_info(limits: Limits) -> dict[str, Any]:
     """The tokenizer's properties, under the names of Hugging Face's tokenizer_config.json."""
     tokenizer = limits.tokenizer
-    end = None if tokenizer.end_token is None else tokenizer.name(tokenizer.end_token)
+    end = next(map(tokenizer.name, tokenizer.end_tokens), None)
     kind, most = type(tokenizer).__name__, limits.max_tokens - 1
     return {"tokenizer_class": kind, "model_max_length": most, "bos_token": end, "eos_token": end}

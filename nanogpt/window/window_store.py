@@ -52,6 +52,8 @@ class StepKV:
 class WindowStore(KVStore):
     """A store in which a request holds its first `sinks` tokens and the last `window`."""
 
+    group_size: int  # query heads for each head of K/V
+
     def __init__(self, window: int, sinks: int, num_layers: int, rule: Callable[..., bool]) -> None:
         """`rule` is the policy `visible`."""
         self.window, self.sinks, self.num_layers = window, sinks, num_layers
@@ -120,15 +122,15 @@ class CopiedRows:
             self.bias = lengths_bias(lengths, copies)
         else:
             masks = [cache.mask(i, num_new).roll(num_new, dims=1) for i in ids]
-            self.bias = visible_bias(masks, copies)
+            self.bias = visible_bias(masks, copies, cache.group_size)
         keys, values = copies.unbind()
         self.keys, self.values = keys.unbind(), values.unbind()  # L times (B, H, T + S, D)
         new_keys, new_values = copies[:, :, :, :, :num_new].unbind()
         self.new_keys, self.new_values = new_keys.unbind(), new_values.unbind()
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (B * T, H, D) -> (B * T, H, D)."""
-        shape = (self.num_rows, -1, *q.shape[1:])  # (B, T, H, D)
+        """Shapes: q (B * T, G * H, D), k, v (B * T, H, D) -> as q."""
+        shape = (self.num_rows, -1, *k.shape[1:])  # (B, T, H, D)
         self.new_keys[layer].copy_(k.view(shape).transpose(1, 2))
         self.new_values[layer].copy_(v.view(shape).transpose(1, 2))
         return attend_rows(q, self.keys[layer], self.values[layer], self.bias)

@@ -139,9 +139,10 @@ class WindowedKVCache(WindowStore):
         window = config.sliding_window
         super().__init__(window, config.num_sinks, model.num_layers, policies.visible)
         self.kind, self.num_slots = config.kv_storage, config.max_batch_size
+        self.group_size = model.num_heads // model.num_kv_heads
         self._evict = policies.evict
         self._indices_of = indices_of(policies.rolling_buffer_index)
-        shape = (2, model.num_layers, model.num_heads, 0, model.head_size)
+        shape = (2, model.num_layers, model.num_kv_heads, 0, model.head_size)
         self._empty = torch.empty(shape, dtype=dtype, device=device)  # (2, L, H, 0, D)
         self._storage_of: dict[int, EvictingStorage | RingStorage] = {}
 

@@ -184,7 +184,7 @@ def poisoned_at(token: int) -> Any:
     """A model whose embedding of one token is NaN: a request that holds it gets no logits."""
     model = copy.deepcopy(tiny_model())
     model.token_embedding.weight[token] = math.nan
-    model.logits = lambda hidden: tiny_model().logits(hidden)
+    model.logits = lambda hidden, _=None: tiny_model().logits(hidden)
     return model
 
 

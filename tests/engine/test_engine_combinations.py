@@ -2,22 +2,27 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import tiers
-from fakes import Ask, any_legal_plan
+from fakes import Ask, any_legal_plan, tiny_llama, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import arrivals_of, decisions, watched, workloads
 
+from nanogpt import GPT
 from nanogpt.config import EXECUTORS, EngineConfig, TimedKey
 from nanogpt.policies import Policies
 
 SHUFFLED = TimedKey(lambda request, step: ((request.id * 7919 + step * 104729) % 101,))
 
 
+@pytest.mark.filterwarnings("ignore:the compiled executor gives way")  # to a Llama
 @tiers.examples(1)
 @given(
+    st.sampled_from([tiny_model, tiny_llama]),
     workloads(["fcfs", "priority", SHUFFLED]),
     st.none() | st.tuples(st.integers(1, 9), st.integers(0, 3)),
     st.sampled_from([0.0, 2.0]),
@@ -25,6 +30,7 @@ SHUFFLED = TimedKey(lambda request, step: ((request.id * 7919 + step * 104729) %
     st.none() | st.integers(0, 10**6),
 )
 def test_two_ways_to_run_a_step_decide_alike_and_write_the_oracles_texts(
+    model: Callable[[], GPT],
     workload: tuple[list[Ask], EngineConfig],
     window: tuple[int, int] | None,
     temperature: float,
@@ -41,6 +47,8 @@ def test_two_ways_to_run_a_step_decide_alike_and_write_the_oracles_texts(
     for way, kv_storage in zip(ways, ["ring", "evict"], strict=True):
         more = {**fields, "kv_storage": kv_storage, "executor": way}
         policies = Policies() if seed is None else Policies(plan_step=any_legal_plan(seed))
-        trace = watched(arrivals_of(asks), dataclasses.replace(config, **more), policies)
+        trace = watched(
+            arrivals_of(asks), dataclasses.replace(config, **more), policies, model=model
+        )
         decided.append(decisions(trace))
     assert decided[0] == decided[1]

@@ -69,7 +69,10 @@ def test_weights_may_lie_in_several_files_under_the_names_of_the_first_release(f
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model_type": "llama"}, "model_type is 'llama'; only 'gpt2' can be served"),
+        (
+            {"model_type": "bert"},
+            "model_type is 'bert'; it must be one of 'gpt2', 'llama', 'qwen2'",
+        ),
         ({"activation_function": "relu"}, r"activation_function is 'relu'; it must be one of \["),
         ({"n_inner": 100}, "n_inner is 100; it must be 64, four times n_embd"),
         ({"n_layer": None}, "config.json states no n_layer"),

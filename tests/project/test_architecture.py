@@ -90,6 +90,8 @@ def test_the_engine_knows_nothing_of_notebooks_or_drawing():
         "nanogpt/checkpoints/byte_pairs.py": {"tokenizers"},
         "nanogpt/server/answers.py": {"starlette"},
         "nanogpt/server/api_errors.py": {"starlette"},
+        "nanogpt/server/hub_template.py": {"jinja2"},
+        "nanogpt/server/__main__.py": {"psutil"},
         "nanogpt/server/app.py": {"prometheus_client", "starlette"},
         "nanogpt/server/server_metrics.py": {"prometheus_client"},
         "nanogpt/server/serving.py": {"starlette", "uvicorn"},

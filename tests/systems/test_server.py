@@ -243,7 +243,7 @@ def test_a_page_of_another_site_asks_in_vain(server: Any):
 
 def test_a_long_text_is_refused_by_its_length_or_read_beside_the_streams():
     class Watched:
-        end_token, max_token_length = None, 2
+        end_tokens, max_token_length, chat_template = (), 2, None
         piece, check_fits = CHARACTERS.piece, CHARACTERS.check_fits
 
         def encode(self, text: str) -> list[int]:

@@ -149,5 +149,5 @@ def test_a_folder_that_cannot_be_served_is_refused_by_the_command(
             main(arguments)
         assert said in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ValueError, match="GPT-2's text needs it: pip install -e"):
+    with pytest.raises(ValueError, match="a folder's text needs it: pip install -e"):
         tokenizer_for(folder)
