@@ -14,7 +14,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
     "basics": [
         ("Timeline", lambda: {"trace": samples.chunked_run(24, "your plan_step raised KeyError")}),
         ("MaskStepper", dict),
-        ("WorkBars", dict),
         ("Batching", dict),
         ("Prediction", dict),
         ("Prediction", lambda: {"key": "q", "options": (), "answer": 69, "reveal": "50 + 19."}),
@@ -65,7 +64,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("SlackTimeline", dict),
         ("SlackTimeline", samples.running_slack),
         ("GatePicture", dict),
-        ("RepairLadder", dict),
     ],
     "window": [
         ("KVGrowth", dict),

@@ -165,12 +165,6 @@ def prefix_tree() -> Record:
 # ---- a step's costs, masks and batches -----------------------------------------------------------
 
 
-def work_bars() -> Record:
-    return {
-        "series": [{"name": "without", "tokens": [5, 6, 7]}, {"name": "with", "tokens": [5, 1, 1]}]
-    }
-
-
 def batching() -> Record:
     def side(name: str, length: int, *spans: tuple[int, int, int, int]) -> Record:
         names = ("request", "slot", "start", "end")
@@ -411,32 +405,6 @@ def gate_picture() -> Record:
     ]
     names = ("candidate", "running", "incumbent", "victim", "words")
     return {"decisions": [{**dict(zip(names, each, strict=True)), "margin": 1.2} for each in cases]}
-
-
-def repair_ladder() -> Record:
-    def cell(urgent: int, generous: int, share: float, preemptions: int) -> Record:
-        return {
-            "urgent": [urgent, max(0, urgent - 5), urgent + 4], "generous": [generous, None, None],
-            "wasted_share": share, "preemptions": preemptions,
-        }  # fmt: skip
-
-    rows = [
-        ("arrival order, everyone batched along", 45, 85, 0, 0),
-        ("most urgent first", 58, 80, 0, 0),
-        ("+ arrivals seen in mid-pass", 1, 60, 0.55, 340),
-        ("+ SLO-aware batches", 80, 90, 0.1, 60),
-    ]
-    return {
-        "rows": [
-            {
-                "variant": name, "words": f"This is {name}.",
-                "loads": {"2": cell(urgent + 10, 95, share, count),
-                          "4": cell(urgent, generous, share, count)},
-            }
-            for name, urgent, generous, share, count in rows
-        ],
-        "load": "4",
-    }  # fmt: skip
 
 
 # ---- a preempted pass ----------------------------------------------------------------------------

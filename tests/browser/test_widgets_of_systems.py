@@ -127,34 +127,6 @@ def test_every_decision_marks_its_case_and_its_scores_are_to_scale(show):
         press(page, "ArrowRight")
 
 
-def test_the_ladder_is_climbed_one_fix_at_a_time_and_its_bars_are_to_scale(show):
-    page = from_the_start(show([make("RepairLadder")]))
-    picture = page.get_by_role("img")
-
-    def widths(kind):
-        found = picture.locator(f".sn-rl-{kind}").all()
-        return [float(each.get_attribute("width")) for each in found]
-
-    bars = []
-    focus_toolbar(page)
-    for _ in range(4):
-        bars.append(len(widths("urgent")))
-        press(page, "ArrowRight")
-    assert bars == [1, 2, 3, 4]
-    one = widths("urgent")[0] / 45
-    assert [round(width / one) for width in widths("urgent")] == [45, 58, 1, 80]
-    assert [round(width / one) for width in widths("generous")] == [85, 80, 60, 90]
-    first = box(picture.locator(".sn-rl-urgent").first)[0]
-    assert all(box(name)[1] < first for name in page.locator(".sn-rl-name").all())
-    press(page, "ArrowLeft")
-    assert picture.locator(".sn-rl-whisker").count() == 3
-    button = page.get_by_role("button", name="2 requests per second")
-    button.click()
-    assert button.get_attribute("aria-pressed") == "true"
-    assert [round(width / one) for width in widths("urgent")] == [55, 68, 11]
-    assert widths("wasted")[2] == pytest.approx(64 * 0.55)
-
-
 # ---- a preempted pass ----------------------------------------------------------------------------
 
 

@@ -150,15 +150,6 @@ def test_the_bar_to_pass_is_the_margin_times_the_incumbent_s_score_which_may_be_
     assert bars[0] == bars[1] == pytest.approx(1.2 / (120 * tight) * tight)
 
 
-def test_a_ladder_s_intervals_are_cut_to_what_is_possible_and_may_be_missing():
-    row = {"variant": "control", "words": "", "loads": {"4": {"urgent": [58, None, None]}}}
-    row["loads"]["4"] |= {"generous": [80, -3, 104], "wasted_share": 0.1, "preemptions": 12.5}
-    ladder = make("RepairLadder", rows=[row], load=None)
-    assert ladder.load == "4"
-    assert ladder.rows[0]["loads"]["4"]["urgent"] == (58, None, None)
-    assert ladder.rows[0]["loads"]["4"]["generous"] == (80, 0, 100)
-
-
 # ---- a preempted pass ----------------------------------------------------------------------------
 
 
