@@ -60,13 +60,12 @@ def _():
     from course.lesson_data import l09_measured as measured
     from course.lesson_data import l09_routing as routing
     from nanogpt.fleet import decisions
-    from widgets import FleetView, LazyHeap, PairedSeeds
+    from widgets import FleetView, LazyHeap
 
     return (
         Figure,
         FleetView,
         LazyHeap,
-        PairedSeeds,
         decisions,
         engine_loop,
         fleet,
@@ -273,8 +272,8 @@ def _(fleet, rush_runs):
     change their order, and the entry in the heap stays right. Only a boost changes a key, and then the
     request is pushed again.
 
-    So far all runs had one seed, 42. Was it a lucky one? In the next picture each seed is a pair of
-    runs with the same load, joined by a line.
+    So far all runs had one seed, 42. Was it a lucky one? In the next figure each seed is a pair of
+    runs with the same load, one in each order.
     """),
             ]
         ),
@@ -283,14 +282,11 @@ def _(fleet, rush_runs):
 
 
 @app.cell(hide_code=True)
-def _(PairedSeeds, measured):
+def _(Figure, measured):
     after(
         "l09.overload",
-        PairedSeeds(
-            measured.order_pairs()["unaged"],
-            "300 requests per second: by priority against by arrival (modelled)",
-            metrics=measured.TTFT,
-            question="Is this change better or worse? Look at **both** panels.",
+        Figure(
+            measured.order_by_seed(), "Is this change better or worse? Look at both panels."
         ),
     )
     return

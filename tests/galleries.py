@@ -34,8 +34,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("FleetView", lambda: {"trace": samples.simulated_fleet()}),
         ("FleetView", lambda: {"trace": samples.simulated_fleet(fifo=True), "zoom": 3}),
         ("FleetView", dict),
-        ("PairedSeeds", dict),
-        ("PairedSeeds", lambda: samples.paired_seeds(1)),
         ("LazyHeap", dict),
         ("LazyHeap", lambda: {"story": {"version": 1, "steps": [], "error": "it raised."}}),
         ("SpeculationStrip", dict),

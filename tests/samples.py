@@ -513,29 +513,6 @@ def simulated_fleet(rps: float = 30, duration_s: float = 2, *, fifo: bool = Fals
     return simulate(FIFO if fifo else ADAPTIVE, load).to_json()
 
 
-def paired_seeds(num_seeds: int = 5) -> Record:
-    def row(metric: str, label: str, baseline: int, other: int, low: int, high: int) -> Record:
-        return {
-            "metric": metric, "label": label, "unit": "ms", "better": "lower",
-            "pairs": [
-                {"seed": 42 + each, "baseline": baseline + each, "other": other + 3 * each}
-                for each in range(num_seeds)
-            ],
-            "mean": other - baseline + (num_seeds - 1),
-            "low": low if num_seeds > 1 else None, "high": high if num_seeds > 1 else None,
-        }  # fmt: skip
-
-    comparison = {
-        "version": 1, "scenario": "steady", "baseline": "FIFO", "other": "priority",
-        "modelled": True, "rows": [
-            row("ttft_p50_ms", "TTFT p50", 238, 8, -240, -200),
-            row("ttft_p99_ms", "TTFT p99", 616, 3964, 3000, 3600),
-            row("itl_mean_ms", "ITL mean", 20, 16, -1, 2),
-        ],
-    }  # fmt: skip
-    return {"comparison": comparison}
-
-
 def lazy_heap() -> Record:
     """A heap whose removal forgets the counter, so that the next push revives an old entry."""
     from course.lesson_data.l09_lazy_heap import heap_story

@@ -18,7 +18,6 @@ gate_picture           the gate's four cases, and what beats what
 vote_board             what each rank voted at each layer, and where all left
 slo_cycle              one preemption from the arrival to the re-admission
 fleet_view             workers, batches, K/V and the queue over virtual time
-paired_seeds           p50 beside p99, two policies paired seed by seed
 lazy_heap              a heap with stale entries, and the counters that tell them
 accept_bars            whether a draft stays: p beside q, and what u and v decide
 speculation_strip      what a draft proposed, and what the model made of it
@@ -46,7 +45,6 @@ from widgets.kv_growth import KVGrowth as KVGrowth
 from widgets.lazy_heap import LazyHeap as LazyHeap
 from widgets.mask_build import MaskBuild as MaskBuild
 from widgets.mask_stepper import MaskStepper as MaskStepper
-from widgets.paired_seeds import PairedSeeds as PairedSeeds
 from widgets.prediction import Prediction as Prediction
 from widgets.prefix_tree import PrefixTree as PrefixTree
 from widgets.receptive_field import ReceptiveField as ReceptiveField

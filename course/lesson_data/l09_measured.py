@@ -14,13 +14,22 @@ from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TTFT = ["ttft_p50_ms", "ttft_p99_ms"]
 _MOST_S = 60.0  # of computing in the router, beside which the workers compute
 
 
-def order_pairs() -> dict[str, dict[str, Any]]:
-    """Ten seeds of the rush: by priority, without and with ageing, against by arrival."""
-    return recorded("fleet")["order"]
+@course_style()
+def order_by_seed() -> Figure:
+    """Median and 99th percentile of TTFT in ten seeds of the rush, by arrival and by priority."""
+    compared = recorded("fleet")["order"]["unaged"]
+    rows = [row for row in compared["rows"] if row["metric"] in ("ttft_p50_ms", "ttft_p99_ms")]
+    title = "300 requests per second: by priority against by arrival"
+    figure = new_figure(title, len(rows), "modelled; ten paired seeds")
+    for axes, row in zip(figure.axes, rows, strict=True):
+        for side in ("baseline", "other"):
+            points = [(pair["seed"], pair[side]) for pair in row["pairs"]]
+            curve(axes, compared[side], points, linestyle="none")
+        label_axes(axes, "seed", f"{row['label']} (ms)")
+    return figure
 
 
 # --- two real workers ---------------------------------------------------------------------------

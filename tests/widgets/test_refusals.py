@@ -49,7 +49,6 @@ REFUSED = [
     ("Timeline", "trace.clock", GONE, "the trace: Object missing required field `clock`"),
     ("Hints", "hints.2", GONE, "the hints: Expected `array` of length 3, got 2"),
     ("FleetView", "trace.visits.0.worker", -1, "`int` >= 0 - at `$.visits[0].worker`"),
-    ("PairedSeeds", "comparison.rows.0.better", "up", "value 'up' - at `$.rows[0].better`"),
     ("StorageStrip", "steps.0.views.3.storage", 1, "view 'request 3' lies in storage 1"),
     ("SpeculationStrip", "story.passes.0.drafts.0.kept", False, "after one that is rejected"),
     ("VoteBoard", "boards.1.label", ALIKE, "two labels of boards are 'with a vote'"),
