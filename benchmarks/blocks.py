@@ -1,6 +1,6 @@
 """The savings and costs of blocks: K/V memory that holds tokens, hits, TTFT, and time per step.
 
-    python -m benchmarks.blocks [--quick] [--clock cpu|wall] [--plot FILE]
+    python -m benchmarks.blocks [--quick] [--clock cpu|wall]
 
 Memory and hits are counted, by the engine's traces, and are the same on every machine. Times are of
 engines that take turns, repeat by repeat, on one thread: the median of the ratios within a repeat,
@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.contenders import make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed, of_length
@@ -32,15 +31,6 @@ from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
-from nanogpt.figures.drawing import (
-    course_style,
-    curve,
-    distribution,
-    label_axes,
-    mark,
-    new_figure,
-    write_plot,
-)
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.request import Request
@@ -226,34 +216,6 @@ def kv_in(block_size: int | None) -> str:
     return "slots" if block_size is None else f"blocks of {block_size}"
 
 
-@course_style()
-def plot(
-    memories: Sequence[Memory],
-    hits: Mapping[int, tuple[int, Sequence[float]]],
-    costs: Sequence[Timed],
-    where: str,
-) -> Figure:
-    """Memory and hits by block size, TTFT by hit, and the tables' cost in every repeat."""
-    loads = dict.fromkeys(each.load for each in costs)
-    figure = new_figure("K/V in blocks", 2 + len(loads), where)
-    shares, ttft, *times = figure.axes
-    held = {each.block_size: 100 * each.share_held for each in memories}
-    found = {each.block_size: 100 * each.hit_rate for each in memories}
-    mark(shares, "taken, in slots", y=held.pop(None))
-    curve(shares, "taken K/V that holds tokens", [(size or 0, y) for size, y in held.items()])
-    curve(shares, "prompt tokens found", [(size, y) for size, y in found.items() if size])
-    label_axes(shares, "block size (tokens)", "share (%)", log_x=True)
-    curve(ttft, "blocks of 16", [(hit, statistics.median(ms)) for hit, ms in hits.values()])
-    label_axes(ttft, "prefix hit (tokens)", "TTFT (ms)")
-    for axes, load in zip(times, loads, strict=True):
-        for each in costs:
-            if each.load == load:
-                distribution(axes, each.engine, each.ratios)
-        mark(axes, "slots", x=1)
-        label_axes(axes, f"time, {load} (times that of slots)", "repeats with at most that (%)")
-    return figure
-
-
 def show(
     memories: Sequence[Memory],
     hits: Mapping[int, tuple[int, Sequence[float]]],
@@ -285,7 +247,7 @@ def show(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, clock="cpu", plot=None)
+    parser = command_line(__doc__, quick=False, clock="cpu")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts, model, repeats = machine(), load_model(), 2 if options.quick else 21
@@ -295,7 +257,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     hits = by_hit(model, repeats, options.clock)
     system = shared_system(model, repeats, options.clock)
     costs = [row for load in loads for row in cost(model, load, repeats, options.clock)]
-    write_plot(options.plot, lambda: plot(memories, hits, costs, str(facts["cpu"])))
     print(describe(facts))
     print(f"median of {repeats} repeats (smallest to largest), seconds of {options.clock}\n")
     show(memories, hits, system, costs)

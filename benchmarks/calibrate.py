@@ -1,6 +1,6 @@
 """The cost of a step of the shipped model on this machine, as a curve and as a `CostModel`.
 
-    python -m benchmarks.calibrate [--threads N] [--repeats R] [--out FILE] [--plot FILE]
+    python -m benchmarks.calibrate [--threads N] [--repeats R] [--out FILE]
 
 Times steps of the packed executor: a chunk of 1 to 512 tokens without a past, chunks on top of a
 past, and batches of decodes at several contexts. The fit is fixed + per token + per token of
@@ -21,8 +21,6 @@ from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.features import make_cache
-from nanogpt.figures.curves import step_cost
-from nanogpt.figures.drawing import write_plot
 from nanogpt.model import GPT
 from nanogpt.outputs import Row
 from nanogpt.policies import Policies
@@ -111,7 +109,7 @@ def fit(steps: Sequence[Step], costs_us: Sequence[float]) -> tuple[float, float,
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, threads=1, repeats=40, plot=None)
+    parser = command_line(__doc__, threads=1, repeats=40)
     parser.add_argument("--out", type=Path, help="where to write the curve as JSON")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
@@ -130,10 +128,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for step, cost_us in zip(steps, costs_us, strict=True)
         if step.num_rows == 1 and step.num_past == 0
     ]
-    fitted = {"fixed + per token": [(tokens, fixed_us + tokens * token_us) for tokens, _ in chunks]}
-    write_plot(
-        options.plot, lambda: step_cost(chunks, fitted, "What a step costs", str(facts["cpu"]))
-    )
     if options.out:
         record = {
             "name": facts["cpu"],

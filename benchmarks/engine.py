@@ -1,7 +1,7 @@
 """Generated tokens per second of the engine and of those it is held to, side by side in one run.
 
-    python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu] [--plot FILE]
-    python -m benchmarks.engine --peers [--quick] [--plot FILE]
+    python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu]
+    python -m benchmarks.engine --peers [--quick]
     python -m benchmarks.engine --against FOLDER [--quick]
 
 A load's contenders take turns, repeat by repeat; what is printed is the median, with the slowest
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks import side_by_side
 from benchmarks.contenders import CONTENDERS, same_text
@@ -32,19 +31,8 @@ from benchmarks.measure import (
     peak_mib,
     print_targets,
 )
-from nanogpt.figures.drawing import (
-    course_style,
-    curve,
-    distribution,
-    label_axes,
-    new_figure,
-    write_plot,
-)
 
 Row = dict[str, Any]
-
-DRAWN = ("packed", "transformers", "baseline", "fused", "products")
-"""The contenders of the targets; more curves would hide each other."""
 
 
 def loads(quick: bool, only_mixed: bool = False) -> tuple[Load, ...]:
@@ -145,38 +133,10 @@ def print_table(rows: Sequence[Row]) -> None:
               f"{row['vs_baseline']:10.2f} {same:>9}")  # fmt: skip
 
 
-@course_style()
-def plot(rows: Sequence[Row], where: str) -> Figure:
-    """Every repeat of the mixed load, and the engines' decodes by how many there are, by model."""
-    drawn = [row for row in rows if row["contender"] in DRAWN]
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    # The bare products, several times as fast, would press the engines' decodes onto the axis.
-    decodes = [r for r in drawn if r["load"] != "mixed-8" and r["contender"] != "products"]
-    figure = new_figure(
-        "The engine beside what it is held to", len(models) * (1 + bool(decodes)), where
-    )
-    free = iter(figure.axes)
-    for model in models:
-        axes = next(free)
-        for row in drawn:
-            if (row["model"], row["load"]) == (model, "mixed-8"):
-                distribution(axes, row["contender"], row["repeats"])
-        speed = f"mixed-8, {model} size (tokens/s)"
-        label_axes(axes, speed, "repeats with at most that (%)", log_x=True)
-        own = [row for row in decodes if row["model"] == model]
-        if own:
-            axes = next(free)
-            for name in dict.fromkeys(row["contender"] for row in own):
-                each = [row for row in own if row["contender"] == name]
-                curve(axes, name, [(row["requests"], row["tokens_per_s"]) for row in each])
-            label_axes(axes, f"requests that decode, {model} size", "throughput (tokens/s)")
-    return figure
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     threads = torch.get_num_threads()
-    parser = command_line(__doc__, quick=False, threads=threads, clock="wall", plot=None)
+    parser = command_line(__doc__, quick=False, threads=threads, clock="wall")
     parser.add_argument("--mixed", action="store_true", help="only the mixed load, no memory")
     parser.add_argument("--peers", action="store_true", help="beside other people's engines")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout")
@@ -192,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         side_by_side.against(options.against, repeats, functools.partial(print, flush=True))
         return
     if options.peers:
-        beside_peers(repeats, 16 if options.quick else 64, options.plot, str(facts["cpu"]))
+        beside_peers(repeats, 16 if options.quick else 64)
         return
     torch.set_num_threads(options.threads)
     rows = [
@@ -200,7 +160,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for model_name in MODELS
         for row in compare(model_name, loads(options.quick, options.mixed), repeats, options.clock)
     ]
-    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
     print(f"median of {repeats} interleaved repeats, {options.clock} time\n")
     print_table(rows)
     for model_name, peaks in ({} if options.mixed else peak_memory()).items():
@@ -209,11 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_targets(targets(rows))
 
 
-def beside_peers(repeats: int, new_tokens: int, path: Path | None, where: str) -> None:
+def beside_peers(repeats: int, new_tokens: int) -> None:
     """The engine and the peers that are installed, taking turns."""
     print(f"generated tokens/s, median of {repeats} interleaved repeats, wall time\n")
     rows = side_by_side.compare(repeats, new_tokens, functools.partial(print, flush=True))
-    write_plot(path, lambda: side_by_side.plot(rows, where))
     print_targets(side_by_side.targets(rows))
 
 

@@ -1,6 +1,6 @@
 """Simulated seconds per second of the fleet's simulator, which runs on one core.
 
-    python -m benchmarks.fleet [--quick] [--clock wall|cpu] [--plot FILE]
+    python -m benchmarks.fleet [--quick] [--clock wall|cpu]
 
 Every fleet under both cost models takes its turn on the same steady load of 30 requests per
 second, repeat by repeat; what is printed is the median, with the slowest and the fastest repeat.
@@ -16,25 +16,13 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.measure import command_line, describe, interleave, machine, print_targets
-from nanogpt.figures.drawing import (
-    course_style,
-    curve,
-    distribution,
-    label_axes,
-    mark,
-    new_figure,
-    write_plot,
-)
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS
 from nanogpt.fleet.fleet_config import ADAPTIVE, PRESETS
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import Workload, make_workload
-
-if TYPE_CHECKING:  # a fleet's simulator needs neither torch nor matplotlib
-    from matplotlib.figure import Figure
 
 RPS = 30.0
 SEED = 42
@@ -139,33 +127,15 @@ def print_table(rows: Sequence[Row]) -> None:
               f"{min(row['repeats']):8,.0f} {max(row['repeats']):8,.0f}")  # fmt: skip
 
 
-@course_style()
-def plot(rows: Sequence[Row], grown: Sequence[Row], where: str) -> Figure:
-    """The speed of every repeat, a panel per cost model; what a request takes."""
-    figure = new_figure("Fleets simulated", len(COSTS) + 1, where)
-    for axes, cost in zip(figure.axes, COSTS, strict=False):
-        for row in rows:
-            if row["cost"] == cost:
-                distribution(axes, row["policy"], row["repeats"])
-        mark(axes, "wanted", x=LEAST)
-        speed = f"speed at {cost} costs (times real time)"
-        label_axes(axes, speed, "repeats with at most that (%)", log_x=True)
-    points = [(row["workers"], row["us_per_request"]) for row in grown]
-    curve(figure.axes[-1], "adaptive, calibrated", points)
-    label_axes(figure.axes[-1], "workers", "simulating a request (us)", log_x=True)
-    return figure
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, clock="wall", plot=None)
+    parser = command_line(__doc__, quick=False, clock="wall")
     options = parser.parse_args(arguments)
     facts, repeats = machine(), 3 if options.quick else 7
     load = make_workload("steady", RPS, 10.0 if options.quick else 60.0, SEED)
     rows = compare(load, repeats, options.clock)
     requests, at_least_s = (300, 0.05) if options.quick else (6000, 3.0)
     grown = grow(requests, at_least_s, repeats, options.clock)
-    write_plot(options.plot, lambda: plot(rows, grown, str(facts["cpu"])))
     print(describe(facts))
     print(f"steady, {RPS:g} requests/s for {load.duration_s:g} s; median of {repeats} interleaved "
           f"repeats, {options.clock} time\n")  # fmt: skip

@@ -1,7 +1,7 @@
 """How long a class takes to grade: 300 submissions, the same with endless loops, and beside load.
 
     python -m benchmarks.grading [--lesson l01] [--submissions 300] [--workers N] [--right 1000]
-                                 [--busy 8] [--plot FILE]
+                                 [--busy 8]
 
 Each submission answers every exercise of the lesson: rightly, wrongly, or with code that breaks,
 in turns by a seed, from the exercises' own records. Wall seconds from the first submission to the
@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from benchmarks.measure import busy, command_line, describe, machine
 from course.exercise import Exercise, Function
 from course.grading.batch import Batch, Local
@@ -29,13 +27,6 @@ from course.grading.handed_in.submissions import Submission
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 from course.saved_answers import source_of
-from nanogpt.figures.drawing import (
-    course_style,
-    distribution,
-    label_axes,
-    new_figure,
-    write_plot,
-)
 
 KINDS = {"right": 60, "wrong": 30, "broken": 10}
 """Of a hundred answers, about so many."""
@@ -63,7 +54,7 @@ class Row:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     cores = len(os.sched_getaffinity(0))
-    parser = command_line(__doc__, busy=8, plot=None)
+    parser = command_line(__doc__, busy=8)
     parser.add_argument("--lesson", default="l01", help="graded lesson (default: %(default)s)")
     parser.add_argument(
         "--submissions", type=int, default=300, help="answers of a class (default: 300)"
@@ -87,7 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with busy(options.busy):
             right = a_class(stem, options.right, {"right": 1})
             rows.append(timed(f"right, {options.busy} busy", right, options.workers))
-    write_plot(options.plot, lambda: plot(rows, stem, str(facts["cpu"])))
     print(describe(facts))
     print(f"{stem}, {len(lesson_exercises(stem))} exercises; {options.workers} workers\n")
     show(rows)
@@ -118,17 +108,6 @@ def timed(name: str, submissions: Sequence[Submission], workers: int) -> Row:
     each_s = tuple(sorted(record.seconds for record in records))
     statuses = Counter(mark.status for record in records for mark in record.marks)
     return Row(name, seconds, each_s, dict(statuses.most_common()))
-
-
-@course_style()
-def plot(rows: Sequence[Row], stem: str, where: str) -> Figure:
-    """How long one submission takes, a curve for each class."""
-    figure = new_figure(f"Grading {stem}", 1, where)
-    [axes] = figure.axes
-    for row in rows:
-        distribution(axes, row.name, row.each_s)
-    label_axes(axes, "one submission (s)", "submissions that take at most that (%)", log_x=True)
-    return figure
 
 
 # ---- submissions ---------------------------------------------------------------------------------

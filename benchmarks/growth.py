@@ -1,6 +1,6 @@
 """How cost grows: a step with the waiting requests, a drained queue, a trace, and memory.
 
-    python -m benchmarks.growth [--quick] [--clock wall|cpu] [--plot FILE]
+    python -m benchmarks.growth [--quick] [--clock wall|cpu]
 
 The shipped model on one thread, eight requests at once; under `SETTINGS`, steps of 64 tokens and as
 many requests as the KV budget holds. Steps and drained queues of every length take turns, repeat by
@@ -18,14 +18,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from msgspec.json import encode
 
 from benchmarks.measure import command_line, describe, interleave, machine, peak_mib
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure, write_plot
 from nanogpt.model import GPT
 from nanogpt.request import Request
 
@@ -158,30 +156,9 @@ def print_table(rows: Sequence[Row]) -> None:
                       f"({min(row['ms']):.3f} to {max(row['ms']):.3f})")  # fmt: skip
 
 
-@course_style()
-def plot(rows: Sequence[Row], where: str) -> Figure:
-    """A panel each for a step, a drained request, a trace and the memory, by how many there are."""
-    trace, memory_by = f"JSON of {NUM_STEPS:,} steps (MB)", "memory above the first hundred (MiB)"
-    panels: list[tuple[str, str, dict[str, tuple[str, str]]]] = [
-        ("requests that wait", "a step (ms)", {"median": ("step", "median_ms")}),
-        ("requests drained", "a request (ms)", {"median": ("drained request", "median_ms")}),
-        ("requests that wait", trace, {"trace": ("trace", "mb"), "its steps": ("trace", "steps")}),
-    ]
-    figure = new_figure("How cost grows", 4, where)
-    for axes, (x, y, lines) in zip(figure.axes, panels, strict=False):
-        for name, (what, field) in lines.items():
-            curve(axes, name, [(row["n"], row[field]) for row in rows if row["what"] == what])
-        label_axes(axes, x, y, log_x=True)
-    for name, kept in (("every step kept", None), (f"{KEEP_STEPS} steps kept", KEEP_STEPS)):
-        own = [r for r in rows if r["what"] == "memory" and r["keep_steps"] == kept]
-        curve(figure.axes[3], name, [(row["n"], row["mib"]) for row in own])
-    label_axes(figure.axes[3], "requests served", memory_by)
-    return figure
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, clock="cpu", plot=None)
+    parser = command_line(__doc__, quick=False, clock="cpu")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -194,7 +171,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         *traces(model, quick=options.quick),
         *memory(quick=options.quick),
     ]
-    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
     print(describe(facts))
     print(f"medians of interleaved repeats, {options.clock} time\n")
     print_table(rows)

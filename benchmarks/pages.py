@@ -1,7 +1,6 @@
 """How long a learner waits in the browser: for a lesson to open, and for a verdict after an edit.
 
     python -m benchmarks.pages [--lessons l01,l05] [--edits 20] [--repeats 3] [--busy 0]
-                               [--plot FILE]
 
 Needs the extra `dev` and Chromium. The course's own server shows a copy of the lessons; of
 every lesson are measured, from the navigation's start, the heading, the first verdict and the first
@@ -26,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import busy, command_line, describe, machine
@@ -35,8 +33,6 @@ from course.launcher.doctor import is_temporary
 from course.launcher.server import FIRST_PAGE, ONE_THREAD, answers
 from course.launcher.workspace import Workspace
 from course.registry import lesson_exercises
-from nanogpt.figures.curves import distributions
-from nanogpt.figures.drawing import write_plot
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = (
@@ -115,7 +111,7 @@ class Edit:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     stems = [each.stem for each in sorted(ROOT.glob("lessons/l[0-9]*.py"))]
-    parser = command_line(__doc__, repeats=3, busy=0, plot=None)
+    parser = command_line(__doc__, repeats=3, busy=0)
     parser.add_argument("--lessons", default="", help="such as l01,l05 (default: all)")
     parser.add_argument(
         "--edits", type=int, default=20, help="answers typed in each lesson (default: 20)"
@@ -142,8 +138,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     all_edits = [edit for each in edits.values() for edit in each]
     if all_edits:
         print(f"{'all lessons':28} {'':26} {percentiles(all_edits)}")
-    all_openings = [opening for each in openings.values() for opening in each]
-    write_plot(options.plot, lambda: plot(all_openings, all_edits, str(facts["cpu"])))
 
 
 def row(stem: str, openings: Sequence[Opening], edits: Sequence[Edit]) -> str:
@@ -169,25 +163,6 @@ def percentiles(edits: Sequence[Edit]) -> str:
         p95 = values[min(len(values) - 1, int(0.95 * len(values)))]
         shown.append(f"{name} {statistics.median(values):5.0f} {p95:5.0f}")
     return "   ".join(shown)
-
-
-def plot(openings: Sequence[Opening], edits: Sequence[Edit], where: str) -> Figure:
-    """How long openings and edits take, over all lessons."""
-    opened = {
-        "heading": [each.heading_s for each in openings],
-        "first verdict": [each.verdict_s for each in openings],
-        "first picture": [each.picture_s for each in openings],
-    }
-    edited = {
-        "verdict": [each.verdict_ms for each in edits],
-        "last picture": [each.pictures_ms for each in edits],
-        "last cell": [each.all_ms for each in edits],
-    }
-    panels = {
-        ("from the navigation (s)", "openings"): opened,
-        ("from the key (ms)", "edits"): edited,
-    }
-    return distributions(panels, "What a learner waits for in the browser", where)
 
 
 # ---- a lesson in the browser ---------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The HTTP server's cost per token: its seconds over those of the bare engine, in turns.
 
-    python -m benchmarks.server [--quick] [--model character] [--tokens 200] [--plot FILE]
+    python -m benchmarks.server [--quick] [--model character] [--tokens 200]
 
 Real servers, `python -m nanogpt.server` in a process each, that send an event for every step or
 gather tokens for the usual interval; their client is this process, and so is the bare engine, while
@@ -26,7 +26,6 @@ from pathlib import Path
 
 import psutil
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.contenders import run_engine
 from benchmarks.loads import MODELS, Load, decode
@@ -35,14 +34,6 @@ from nanogpt.checkpoints.weights import load_model, save_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.figures.drawing import (
-    course_style,
-    distribution,
-    label_axes,
-    mark,
-    new_figure,
-    write_plot,
-)
 from nanogpt.model import GPT
 from nanogpt.server.server_settings import ServerSettings
 
@@ -158,22 +149,9 @@ def compare(load: Load, model: GPT, servers: dict[str, Running], repeats: int) -
     return row
 
 
-@course_style()
-def plot(rows: Sequence[Row], where: str) -> Figure:
-    """Each server's time over the bare engine's in every repeat, by the number of streams."""
-    figure = new_figure("The server beside the bare engine", len(rows), where)
-    for axes, row in zip(figure.axes, rows, strict=True):
-        for name, ratios in row.wall.items():
-            distribution(axes, name, ratios)
-        mark(axes, "wanted at most", x=WANTED)
-        time_over = f"wall time, {row.streams} stream{'s' * (row.streams > 1)} (times the engine's)"
-        label_axes(axes, time_over, "repeats with at most that (%)")
-    return figure
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, plot=None)
+    parser = command_line(__doc__, quick=False)
     parser.add_argument(
         "--model",
         choices=MODELS,
@@ -203,7 +181,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name in servers:
                 wall, cpu = (median_and_range(of[name]) for of in (rows[-1].wall, rows[-1].cpu))
                 print(f"{streams:7} {bare:14.0f} {name:16} {wall:>19} {cpu:>19}", flush=True)
-    write_plot(options.plot, lambda: plot(rows, f"{facts['cpu']}, {options.model} size"))
 
 
 if __name__ == "__main__":

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.contenders import CONTENDERS, Serve, same_text
 from benchmarks.loads import MODELS, Load, decode, mixed
 from benchmarks.measure import median_and_range
 from benchmarks.peers import PEERS
-from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 from nanogpt.model import GPT
 
 OURS = ("packed", "compiled", "int8", "fused", "products")
@@ -197,23 +195,6 @@ def line(rows: Sequence[Timed]) -> str:
     ]
     start = f"{one.model:10} {one.threads:7} {one.load.name:10}"
     return start + "".join(f" {cell:>29}" for cell in cells)
-
-
-@course_style()
-def plot(rows: Sequence[Timed], where: str) -> Figure:
-    """Tokens per second by the number of requests: decodes and the mixed load, by size."""
-    speeds = best(rows)
-    models = list(dict.fromkeys(row.model for row in rows))
-    panels = [(model, kind) for model in models for kind in ("decode", "mixed")]
-    figure = new_figure("The engine beside other people's", len(panels), where)
-    for axes, (model, kind) in zip(figure.axes, panels, strict=True):
-        own = [r for r in rows if r.model == model and r.load.name.startswith(kind)]
-        for name in dict.fromkeys(row.contender for row in own):
-            loads_of = {row.load.num_requests: row.load.name for row in own}
-            curve(axes, name, [(n, speeds[model, load, name]) for n, load in loads_of.items()])
-        speed = "throughput, better number of threads (tokens/s)"
-        label_axes(axes, f"{kind}, requests at once, {model} size", speed)
-    return figure
 
 
 def compare(repeats: int, new_tokens: int, tell: Callable[[str], None]) -> list[Timed]:

@@ -1,7 +1,7 @@
 """Tokens per second with and without speculation, and why: acceptance and what a round costs.
 
     python -m benchmarks.speculation [--new-tokens N] [--repeats N] [--threads N]
-                                     [--clock wall|cpu] [--plot FILE]
+                                     [--clock wall|cpu]
 
 The shipped model and its trigram draft on eight openings from Shakespeare, alone and all at once,
 greedy and at temperature 1, with 1 to 6 drafts per pass. All of a load's variants take turns,
@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.contenders import run_engine
 from benchmarks.loads import Load
@@ -26,14 +25,6 @@ from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import Clock, ClockRecord, WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.figures.drawing import (
-    course_style,
-    curve,
-    label_axes,
-    mark,
-    new_figure,
-    write_plot,
-)
 from nanogpt.model import GPT
 from nanogpt.policies.acceptance import speedup
 from nanogpt.request import Request
@@ -205,25 +196,9 @@ def table_line(row: Row) -> str:
     )
 
 
-@course_style()
-def plot(rows: Sequence[Row], where: str) -> Figure:
-    """The measured speed-up against the number of drafts, by temperature and batch."""
-    figure = new_figure("Speed-up against drafts, measured", 1, where)
-    [axes] = figure.axes
-    found: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        name = f"temperature {row.temperature:g}, {row.batch} at once"
-        found.setdefault(name, []).append((row.num_drafts, row.measured))
-    for name, points in found.items():
-        curve(axes, name, points)
-    mark(axes, "no drafts", y=1)
-    label_axes(axes, "drafts, K", "speed-up (times)")
-    return figure
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, repeats=5, threads=1, clock="wall", plot=None)
+    parser = command_line(__doc__, repeats=5, threads=1, clock="wall")
     parser.add_argument(
         "--new-tokens", type=int, default=128, help="tokens per request (default: 128)"
     )
@@ -235,7 +210,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for batch in (1, len(OPENINGS)):
             load = load_of(batch, options.new_tokens)
             rows += compare(model, draft, load, temperature, options.repeats, options.clock)
-    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
     print(describe(facts))
     print(f"{options.new_tokens} tokens per request, {options.clock} time; median of "
           f"{options.repeats} interleaved repeats")  # fmt: skip

@@ -1,6 +1,6 @@
 """The costs and savings of a sliding window: tokens per second and K/V held, beside the full cache.
 
-    python -m benchmarks.window [--quick] [--clock wall|cpu] [--plot FILE]
+    python -m benchmarks.window [--quick] [--clock wall|cpu]
 
 The full cache and the two storages of a window take turns, repeat by repeat, on one thread. Printed
 is the median of the ratios within a repeat, with the smallest and the largest.
@@ -11,21 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.contenders import make_engine, run_engine
 from benchmarks.loads import Load, decode, of_length
 from benchmarks.measure import command_line, describe, interleave, machine, median_and_range
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.engine import Engine
-from nanogpt.figures.drawing import (
-    course_style,
-    distribution,
-    label_axes,
-    mark,
-    new_figure,
-    write_plot,
-)
 from nanogpt.model import GPT
 
 STORAGES = ("full", "ring", "evict")
@@ -84,25 +75,9 @@ def compare(model: GPT, load: Load, window: int, executor: str, repeats: int, cl
     )
 
 
-@course_style()
-def plot(rows: Sequence[Row], where: str) -> Figure:
-    """The window's speed over the full cache's in every repeat, a panel per load."""
-    loads = dict.fromkeys((row.load, row.window) for row in rows)
-    figure = new_figure("A window beside the full cache", len(loads), where)
-    for axes, (load, width) in zip(figure.axes, loads, strict=True):
-        for row in rows:
-            if (row.load, row.window) == (load, width):
-                for storage, ratios in row.ratios.items():
-                    distribution(axes, f"{row.executor}, {storage}", ratios)
-        mark(axes, "full cache", x=1)
-        speed = f"speed, {load}, window {width} (times the full cache's)"
-        label_axes(axes, speed, "repeats with at most that (%)")
-    return figure
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, clock="wall", plot=None)
+    parser = command_line(__doc__, quick=False, clock="wall")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts, model, repeats = machine(), load_model(), 3 if options.quick else 9
@@ -118,7 +93,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             shown = [median_and_range(ratios) for ratios in row.ratios.values()]
             print(f"{row.load:12} {row.window:6} {row.executor:8} {row.full_per_s:14.0f}"
                   f" {shown[0]:>19} {shown[1]:>19} {row.kv_full:7} -> {row.kv_window}")  # fmt: skip
-    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
 
 
 if __name__ == "__main__":

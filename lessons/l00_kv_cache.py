@@ -19,7 +19,7 @@ with app.setup(hide_code=True):
     from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
     from nanogpt.clock import CostClock
     from nanogpt.experiments.trace_metrics import all_request_metrics
-    from widgets import Batching, Timeline, WorkBars
+    from widgets import Batching, Timeline
 
     # This model is too small to gain from a second thread.
     torch.set_num_threads(1)
@@ -66,11 +66,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    WorkBars(
-        [{"name": "without a cache", "tokens": [10 + i for i in range(200)]}],
-        title="200 characters after a prompt of 10 tokens",
-        question="How many tokens does the loop compute for each new character?",
-        start=199,
+    Figure(
+        caching.work_per_token(
+            {"without a cache": range(10, 210)}, "200 characters after a prompt of 10 tokens"
+        ),
+        "How many tokens does the loop compute for each new character?",
     )
     return
 
@@ -137,13 +137,15 @@ def _():
 def _(prompt, trace):
     after(
         "l00.tokens_computed",
-        WorkBars(
-            [
-                {"name": "without a cache", "tokens": [len(prompt) + i for i in range(20)]},
-                {"name": "with a cache", "tokens": [step.used_tokens for step in trace.steps]},
-            ],
-            title="Tokens computed for each generated token",
-            question="How does the work per token grow, with and without a cache?",
+        Figure(
+            caching.work_per_token(
+                {
+                    "without a cache": range(len(prompt), len(prompt) + 20),
+                    "with a cache": [step.used_tokens for step in trace.steps],
+                },
+                "Tokens computed for each generated token",
+            ),
+            "How does the work per token grow, with and without a cache?",
         ),
     )
     return

@@ -7,7 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
-    from course.controls import beside, chooser
+    from course.controls import beside, chooser, slider
     from course.figure import Figure
     from course.lazy import slo
     from course.lesson_data import l05_policy as lab
@@ -19,7 +19,6 @@ with app.setup(hide_code=True):
     from nanogpt.slo.load import two_tier_load
     from nanogpt.slo.prefill_simulation import simulate
     from nanogpt.slo.variants import BATCHED, ROUND_COST, SEEN, SUSPENDED, UNPREEMPTED
-    from widgets import RepairLadder
 
 
 @app.cell(hide_code=True)
@@ -234,7 +233,7 @@ def _():
     ## The repair ladder: which repair helps?
 
     One seed is a demonstration. A verdict needs more seeds, several loads, and the same arrivals for every
-    variant. Each row below adds one fix; the last is an ablation without preemption.
+    variant. Each row adds one fix to the row before it; the last is an ablation without preemption.
     """)
     return
 
@@ -243,11 +242,39 @@ def _():
 def _():
     after(
         "l05.visible",
-        RepairLadder(
-            ladder.ladder_rows(),
-            title="The repair ladder, modelled: means of five paired seeds and their 95 % intervals",
-            load="4",
-            question="In which row do the urgent requests gain, and at which do they lose?",
+        mo.md(r"""
+    | row | variant | the change |
+    |--:|:--|:--|
+    | 1 | arrival order, everyone batched along | All requests that fit 9,000 tokens share the pass. No preemption. |
+    | 2 | most urgent first | `edf_score` (5.2) orders the queue. The queue is nearly always empty, because every waiting request joins the next pass. |
+    | 3 | + preemption, arrivals unseen | Preemption as published (5.3). The monitor does not see a request that arrives during a pass. |
+    | 4 | + arrivals seen in mid-pass | The monitor sees arrivals. After a preemption the engine fills the pass again, with the urgent request and the preempted one in it. |
+    | 5 | + slack of the remaining work | The slack of a running request counts the work that is done (5.1), so fewer requests look doomed. |
+    | 6 | + SLO-aware batches (abort) | Requests join a pass only if the candidate still meets its deadline (5b.1). The candidate runs by itself, or nearly. |
+    | 7 | + suspend and resume | A pass is suspended instead of aborted. A bound on the suspension replaces Rule 1. |
+    | 8 | SLO-aware batches, no preemption | SLO-aware batches (5b.1) without any preemption. |
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    load = slider("Requests per second", ladder.LOADS, 4)
+    load
+    return (load,)
+
+
+@app.cell(hide_code=True)
+def _(load):
+    beside(
+        load,
+        lambda requests_per_s: after(
+            "l05.visible",
+            Figure(
+                ladder.rows_at_load(requests_per_s),
+                "In which row do the urgent requests gain, and in which do they lose?",
+            ),
         ),
     )
     return

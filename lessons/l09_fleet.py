@@ -19,7 +19,7 @@ with app.setup(hide_code=True):
     from course.task import task
     from nanogpt.fleet.simulation import simulate
     from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
-    from widgets import FleetView, LazyHeap, PairedSeeds
+    from widgets import FleetView, LazyHeap
 
 
 @app.cell(hide_code=True)
@@ -136,12 +136,7 @@ def _(rush):
 def _():
     after(
         "l09.overload",
-        PairedSeeds(
-            measured.order_pairs(),
-            "60 requests per second: by priority against by arrival (modelled)",
-            metrics=measured.TTFT,
-            question="Is this change better or worse? Look at **both** panels.",
-        ),
+        Figure(measured.order_by_seed(), "Is this change better or worse? Look at both panels."),
     )
     return
 

@@ -14,7 +14,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
     "basics": [
         ("Timeline", lambda: {"trace": samples.chunked_run(24, "your plan_step raised KeyError")}),
         ("MaskStepper", dict),
-        ("WorkBars", dict),
         ("Batching", dict),
         ("Prediction", dict),
         ("Prediction", lambda: {"key": "q", "options": (), "answer": 69, "reveal": "50 + 19."}),
@@ -35,8 +34,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("FleetView", lambda: {"trace": samples.simulated_fleet()}),
         ("FleetView", lambda: {"trace": samples.simulated_fleet(fifo=True), "zoom": 3}),
         ("FleetView", dict),
-        ("PairedSeeds", dict),
-        ("PairedSeeds", lambda: samples.paired_seeds(1)),
         ("LazyHeap", dict),
         ("LazyHeap", lambda: {"story": {"version": 1, "steps": [], "error": "it raised."}}),
         ("SpeculationStrip", dict),
@@ -65,7 +62,6 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("SlackTimeline", dict),
         ("SlackTimeline", samples.running_slack),
         ("GatePicture", dict),
-        ("RepairLadder", dict),
     ],
     "window": [
         ("KVGrowth", dict),

@@ -165,12 +165,6 @@ def prefix_tree() -> Record:
 # ---- a step's costs, masks and batches -----------------------------------------------------------
 
 
-def work_bars() -> Record:
-    return {
-        "series": [{"name": "without", "tokens": [5, 6, 7]}, {"name": "with", "tokens": [5, 1, 1]}]
-    }
-
-
 def batching() -> Record:
     def side(name: str, length: int, *spans: tuple[int, int, int, int]) -> Record:
         names = ("request", "slot", "start", "end")
@@ -413,32 +407,6 @@ def gate_picture() -> Record:
     return {"decisions": [{**dict(zip(names, each, strict=True)), "margin": 1.2} for each in cases]}
 
 
-def repair_ladder() -> Record:
-    def cell(urgent: int, generous: int, share: float, preemptions: int) -> Record:
-        return {
-            "urgent": [urgent, max(0, urgent - 5), urgent + 4], "generous": [generous, None, None],
-            "wasted_share": share, "preemptions": preemptions,
-        }  # fmt: skip
-
-    rows = [
-        ("arrival order, everyone batched along", 45, 85, 0, 0),
-        ("most urgent first", 58, 80, 0, 0),
-        ("+ arrivals seen in mid-pass", 1, 60, 0.55, 340),
-        ("+ SLO-aware batches", 80, 90, 0.1, 60),
-    ]
-    return {
-        "rows": [
-            {
-                "variant": name, "words": f"This is {name}.",
-                "loads": {"2": cell(urgent + 10, 95, share, count),
-                          "4": cell(urgent, generous, share, count)},
-            }
-            for name, urgent, generous, share, count in rows
-        ],
-        "load": "4",
-    }  # fmt: skip
-
-
 # ---- a preempted pass ----------------------------------------------------------------------------
 
 
@@ -543,29 +511,6 @@ def simulated_fleet(rps: float = 30, duration_s: float = 2, *, fifo: bool = Fals
 
     load = make_workload("steady", rps, duration_s, 42)
     return simulate(FIFO if fifo else ADAPTIVE, load).to_json()
-
-
-def paired_seeds(num_seeds: int = 5) -> Record:
-    def row(metric: str, label: str, baseline: int, other: int, low: int, high: int) -> Record:
-        return {
-            "metric": metric, "label": label, "unit": "ms", "better": "lower",
-            "pairs": [
-                {"seed": 42 + each, "baseline": baseline + each, "other": other + 3 * each}
-                for each in range(num_seeds)
-            ],
-            "mean": other - baseline + (num_seeds - 1),
-            "low": low if num_seeds > 1 else None, "high": high if num_seeds > 1 else None,
-        }  # fmt: skip
-
-    comparison = {
-        "version": 1, "scenario": "steady", "baseline": "FIFO", "other": "priority",
-        "modelled": True, "rows": [
-            row("ttft_p50_ms", "TTFT p50", 238, 8, -240, -200),
-            row("ttft_p99_ms", "TTFT p99", 616, 3964, 3000, 3600),
-            row("itl_mean_ms", "ITL mean", 20, 16, -1, 2),
-        ],
-    }  # fmt: skip
-    return {"comparison": comparison}
 
 
 def lazy_heap() -> Record:

@@ -231,7 +231,7 @@ from galleries import make
 from playwright.sync_api import sync_playwright
 from widgets.standalone import page as html_page
 file = pathlib.Path("work", "widgets.html").resolve()
-file.write_text(html_page([make("WorkBars")], "Widgets"), encoding="utf-8")
+file.write_text(html_page([make("Batching")], "Widgets"), encoding="utf-8")
 with sync_playwright() as playwright:
     for name in sys.argv[1:]:
         page = getattr(playwright, name).launch().new_page()

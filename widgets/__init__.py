@@ -4,7 +4,6 @@ timeline               what every request did in every step of a run, beside a r
 mask_stepper           which keys a query may see, one row at a time
 mask_build             a fused batch's mask, built in visible steps
 batch_view             a padded batch cell by cell, packed into a strip with its staircase mask
-work_bars              tokens computed per generated token, with and without a cache
 batching               slots over time: static beside continuous
 heap_stepper           the waiting queue's heap, one sift move at a time
 kv_budget              KV tokens against the budget, preemptions and recomputed tokens
@@ -16,11 +15,9 @@ block_pool             a run's pool of blocks: tables, what is shared, what can 
 prefix_tree            the blocks that can be found, each behind its parent
 slack_timeline         slack: arrival, now, the predicted TTFT, the deadline
 gate_picture           the gate's four cases, and what beats what
-repair_ladder          SLO attainment after each fix
 vote_board             what each rank voted at each layer, and where all left
 slo_cycle              one preemption from the arrival to the re-admission
 fleet_view             workers, batches, K/V and the queue over virtual time
-paired_seeds           p50 beside p99, two policies paired seed by seed
 lazy_heap              a heap with stale entries, and the counters that tell them
 accept_bars            whether a draft stays: p beside q, and what u and v decide
 speculation_strip      what a draft proposed, and what the model made of it
@@ -48,15 +45,12 @@ from widgets.kv_growth import KVGrowth as KVGrowth
 from widgets.lazy_heap import LazyHeap as LazyHeap
 from widgets.mask_build import MaskBuild as MaskBuild
 from widgets.mask_stepper import MaskStepper as MaskStepper
-from widgets.paired_seeds import PairedSeeds as PairedSeeds
 from widgets.prediction import Prediction as Prediction
 from widgets.prefix_tree import PrefixTree as PrefixTree
 from widgets.receptive_field import ReceptiveField as ReceptiveField
-from widgets.repair_ladder import RepairLadder as RepairLadder
 from widgets.slack_timeline import SlackTimeline as SlackTimeline
 from widgets.slo_cycle import SloCycle as SloCycle
 from widgets.speculation_strip import SpeculationStrip as SpeculationStrip
 from widgets.storage_strip import StorageStrip as StorageStrip
 from widgets.timeline import Timeline as Timeline
 from widgets.vote_board import VoteBoard as VoteBoard
-from widgets.work_bars import WorkBars as WorkBars

@@ -1,7 +1,11 @@
 """Behind lesson 0's first half: a cache in the model, and the time that it saves."""
 
+from __future__ import annotations
+
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,6 +15,10 @@ from course.lesson_data.texts import table
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode, generate
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
+from nanogpt.figures.curves import line_chart
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 NextInputs = Callable[[list[int], list[int]], list[int]]
@@ -124,7 +132,15 @@ def _drawn(said: str, prompts: Sequence[str], new: Sequence[Sequence[int]]) -> s
     return "\n".join([said, "", "```text", *texts, "```"])
 
 
-# --- time -----------------------------------------------------------------------------
+# --- work and time --------------------------------------------------------------------
+
+
+def work_per_token(computed: Mapping[str, Sequence[int]], title: str) -> Figure:
+    """Tokens computed for each generated token, and in total so far, a curve for each name."""
+    named = {name: list(enumerate(tokens, 1)) for name, tokens in computed.items()}
+    sums = {name: list(enumerate(accumulate(tokens), 1)) for name, tokens in computed.items()}
+    panels = {"tokens computed for it": named, "tokens computed so far": sums}
+    return line_chart(panels, "generated token", title)
 
 
 @torch.inference_mode()

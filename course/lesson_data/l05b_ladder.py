@@ -10,7 +10,7 @@ from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
 from nanogpt.experiments.paired_statistics import Estimate
 from nanogpt.experiments.slo_table import Cell
-from nanogpt.figures.curves import attainment_by_load
+from nanogpt.figures.curves import attainment_by_load, attainment_by_row
 from nanogpt.slo import policy
 from nanogpt.slo.load import POST_COST, two_tier_load
 from nanogpt.slo.prefill_simulation import simulate
@@ -24,71 +24,41 @@ if TYPE_CHECKING:
 TITLES = [variant.title for variant in LADDER if variant is not CONTROL]
 """The titles of the variants that are compared with the first one."""
 
-_WORDS = {  # of a variant: what the repair does, and its exercise
-    "control": "Arrival order. All requests that fit 9,000 tokens share the pass. No preemption.",
-    "order": "edf_score (5.2) orders the queue. The queue is nearly always empty, because every "
-    "waiting request joins the next pass.",
-    "fork": "Preemption as published (5.3). The monitor does not see a request that arrives during "
-    "a pass.",
-    "seen": "The monitor sees arrivals. After a preemption the engine fills the pass again, with "
-    "the urgent request and the preempted one in it.",
-    "progress": "The slack of a running request counts the work that is done (5.1), so fewer "
-    "requests look doomed.",
-    "batched": "Requests join a pass only if the candidate still meets its deadline (5b.1). The "
-    "candidate runs by itself, or nearly.",
-    "suspended": "A pass is suspended instead of aborted. A bound on the suspension replaces "
-    "Rule 1.",
-    "unpreempted": "SLO-aware batches (5b.1) without any preemption.",
-}
+LOADS = (2, 4, 6, 8, 10)
+_SOURCE = f"modelled: {POST_COST.model.name}; five paired seeds, bars are 95 % intervals"
 
 # --- the recorded ladder --------------------------------------------------------------------------
 
 
-def cells() -> list[dict[str, Any]]:
+def recorded_cells() -> list[Cell]:
     """The recorded table of `python -m nanogpt.slo`: attainment by variant and load."""
-    return recorded("slo_ladder")["cells"]
-
-
-def ladder_rows() -> list[dict[str, Any]]:
-    """The ladder as a RepairLadder takes it."""
-    loads: dict[str, dict[str, Any]] = {}
-    for each in cells():
-        loads.setdefault(each["variant"], {})[f"{each['requests_per_s']:g}"] = {
-            "urgent": _interval(each["urgent"]),
-            "generous": _interval(each["generous"]),
-            "wasted_share": each["wasted_percent"] / 100,
-            "preemptions": each["num_preemptions"],
-        }
     return [
-        {"variant": each.title, "words": _WORDS[each.name], "loads": loads[each.name]}
-        for each in LADDER
+        Cell(**each | {tier: Estimate(**each[tier]) for tier in ("urgent", "generous")})
+        for each in recorded("slo_ladder")["cells"]
     ]
 
 
-def _interval(estimate: Mapping[str, float]) -> list[float]:
-    mean, half = estimate["mean"], estimate["half_width"]
-    return [mean, mean - half, mean + half]
+def rows_at_load(requests_per_s: float) -> Figure:
+    """Every row of the recorded ladder at one load: requests in time, and work thrown away."""
+    at_load = {
+        each.variant: each for each in recorded_cells() if each.requests_per_s == requests_per_s
+    }
+    return attainment_by_row(
+        {row: at_load[variant.name] for row, variant in enumerate(LADDER, start=1)},
+        f"The repair ladder at {requests_per_s:g} requests per second",
+        _SOURCE,
+    )
 
 
 def variant_by_load(title: str) -> Figure:
     """A variant of the recorded ladder beside the first one, at every load, with its intervals."""
-    shown: list[Cell] = []
-    for each in cells():
-        if each["title"] in (CONTROL.title, title):
-            tiers: dict[str, Any] = {
-                tier: Estimate(**each[tier]) for tier in ("urgent", "generous")
-            }
-            shown.append(Cell(**each | tiers))
-    return attainment_by_load(
-        shown,
-        "Requests in time against load",
-        f"modelled: {POST_COST.model.name}; five paired seeds, bars are 95 % intervals",
-    )
+    shown = [each for each in recorded_cells() if each.title in (CONTROL.title, title)]
+    return attainment_by_load(shown, "Requests in time against load", _SOURCE)
 
 
 # --- the learner's policy -------------------------------------------------------------------------
 
-_RATES, _SECONDS = (2, 4, 6, 8, 10), 20
+_SECONDS = 20
 _LIMIT_S = 30.0  # of computing
 
 
@@ -117,7 +87,7 @@ def yours_by_load(batch: Attempt, lesson_5: Mapping[str, Any]) -> Figure | str:
 def _attained(variant: Variant, policies: SloPolicies) -> list[tuple[float, float]]:
     """Percent of the urgent and of the generous requests in time, at each load."""
     runs = [
-        simulate(two_tier_load(0, rate, _SECONDS), variant, POST_COST, policies) for rate in _RATES
+        simulate(two_tier_load(0, rate, _SECONDS), variant, POST_COST, policies) for rate in LOADS
     ]
     return [
         (100 * (run.attainment(urgent=True) or 0), 100 * (run.attainment(urgent=False) or 0))
@@ -131,5 +101,5 @@ def _cells(title: str, variant: Variant, attained: list[tuple[float, float]]) ->
             variant.name, title, rate, 1, Estimate(urgent, None), Estimate(generous, None),
             None, None, 0.0, 0.0,
         )
-        for rate, (urgent, generous) in zip(_RATES, attained, strict=True)
+        for rate, (urgent, generous) in zip(LOADS, attained, strict=True)
     ]  # fmt: skip

@@ -53,7 +53,9 @@ def run_after_evictions(model: GPT, cached_after_eviction: Rule) -> tuple[str, b
 
     def job(rule: Rule) -> Seen:
         engine = ExhibitEngine(model, rule, store=SmallStore)
-        engine.blocks.pool.rule = rule
+        pool = engine.blocks.pool
+        assert isinstance(pool, KeepsEvicted)
+        pool.rule = rule
         return serve(engine, [(40 * i, each) for i, each in enumerate(requests)])
 
     return symptoms(model, requests, watched(job, cached_after_eviction))

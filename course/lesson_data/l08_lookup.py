@@ -8,9 +8,10 @@ from course.calling.jobs import RunError, run
 from course.lesson_data.l08_drafts import FOUR_AHEAD, tally
 from course.lesson_data.texts import table
 from course.registry import exercise
-from nanogpt import GPT, Engine, Policies, Request, Trace, encode
+from nanogpt import GPT, Engine, Policies, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
 from nanogpt.kv_cache_manager import KVCacheManager
+from nanogpt.request import Request
 from nanogpt.speculative.drafting import Drafter, Proposal
 
 Rule = Callable[..., Any]
@@ -72,8 +73,8 @@ def lookups(rule: Rule, model: GPT) -> list[tuple[str, int, dict[str, int], floa
             trace = served(rule, model, min_n, prompt)
             if trace.generated_tokens(0) != plain.generated_tokens(0):
                 raise RuntimeError("the drafts changed a greedy text")
-            faster = [by(plain) / by(trace) for by in (_cpu_us, _crowd_us)]
-            found.append((name, min_n, tally(trace), *faster))
+            alone, crowd = (by(plain) / by(trace) for by in (_cpu_us, _crowd_us))
+            found.append((name, min_n, tally(trace), alone, crowd))
     return found
 
 

@@ -13,13 +13,22 @@ from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TTFT = ["ttft_p50_ms", "ttft_p99_ms"]
 _MOST_S = 60.0  # of computing in the router, beside which the workers compute
 
 
-def order_pairs() -> dict[str, Any]:
-    """Ten seeds of the rush: by priority against by arrival, where others may pass."""
-    return recorded("fleet")["order"]["by priority"]
+@course_style()
+def order_by_seed() -> Figure:
+    """Median and 99th percentile of TTFT in ten seeds of the rush: by priority, and by arrival."""
+    compared = recorded("fleet")["order"]["by priority"]
+    rows = [row for row in compared["rows"] if row["metric"] in ("ttft_p50_ms", "ttft_p99_ms")]
+    title = "60 requests per second: by priority against by arrival"
+    figure = new_figure(title, len(rows), "modelled; ten paired seeds")
+    for axes, row in zip(figure.axes, rows, strict=True):
+        for side in ("baseline", "other"):
+            points = [(pair["seed"], pair[side]) for pair in row["pairs"]]
+            curve(axes, compared[side], points, linestyle="none")
+        label_axes(axes, "seed", f"{row['label']} (ms)")
+    return figure
 
 
 def two_workers(now: bool) -> tuple[dict[str, Any], str]:

@@ -180,7 +180,7 @@ def by_old_reports(busy_until: Callable[..., Any] | None) -> FleetRun:
         policies = FleetPolicies(decide=OldReports(busy_until))
         return simulate(ROOMY, different_prompts(), policies)
 
-    return Rerun(under, None)(busy_until)
+    return Rerun[Callable[..., Any] | None, FleetRun](under, None)(busy_until)
 
 
 def reports_table(by_reports: FleetRun, busy_until: Attempt) -> str:

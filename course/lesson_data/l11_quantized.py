@@ -41,8 +41,8 @@ def next_tokens(rule: Callable[..., Any] | None, model: GPT) -> list[int]:
         return torch.cat(blocks).to(x)
 
     def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        heads = (x.transpose(0, 1) for x in (q, stored(k), stored(v)))
-        return F.scaled_dot_product_attention(*heads, is_causal=True).transpose(0, 1)
+        q, k, v = (x.transpose(0, 1) for x in (q, stored(k), stored(v)))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(0, 1)
 
     with torch.inference_mode():
         hidden = model.hidden(ids, torch.arange(len(ids)), attend)

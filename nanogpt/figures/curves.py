@@ -10,10 +10,12 @@ from nanogpt.experiments.trace_metrics import all_request_metrics
 from nanogpt.figures.drawing import course_style, curve, distribution, label_axes, mark, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from nanogpt.contest.scoring import Round
     from nanogpt.experiments.fleet_comparison import Comparison
+    from nanogpt.experiments.paired_statistics import Estimate
     from nanogpt.experiments.slo_table import Cell
     from nanogpt.fleet.fleet_record import FleetRun
     from nanogpt.trace import Trace
@@ -122,14 +124,31 @@ def attainment_by_load(cells: Iterable[Cell], title: str, source: str) -> Figure
             known = [(each.requests_per_s, found) for each in of if (found := getattr(each, tier))]
             if not known:
                 continue
-            line = curve(axes, name, [(rate, found.mean) for rate, found in known])
-            halves = [found.half_width or 0.0 for _, found in known]
-            axes.errorbar(
-                line.get_xdata(), line.get_ydata(), halves, fmt="none", ecolor=line.get_color(),
-                capsize=3,
-            )  # fmt: skip
+            _means(axes, name, known)
         label_axes(axes, "load (requests/s)", f"{words} requests in time (%)")
     return figure
+
+
+@course_style()
+def attainment_by_row(rows: Mapping[int, Cell], title: str, source: str) -> Figure:
+    """Percent of the requests in time, with 95 % intervals, and of the time thrown away, by row."""
+    figure = new_figure(title, 2, source)
+    in_time, wasted = figure.axes
+    for tier, words in (("urgent", "urgent"), ("generous", "relaxed")):
+        _means(in_time, words, [(row, getattr(cell, tier)) for row, cell in rows.items()])
+    curve(wasted, "aborted passes", [(row, cell.wasted_percent) for row, cell in rows.items()])
+    label_axes(in_time, "row", "requests in time (%)")
+    label_axes(wasted, "row", "computing time thrown away (%)")
+    return figure
+
+
+def _means(axes: Axes, name: str, estimates: Sequence[tuple[float, Estimate]]) -> None:
+    """Plot means with their intervals."""
+    line = curve(axes, name, [(x, found.mean) for x, found in estimates])
+    halves = [found.half_width or 0.0 for _, found in estimates]
+    axes.errorbar(
+        line.get_xdata(), line.get_ydata(), halves, fmt="none", ecolor=line.get_color(), capsize=3
+    )
 
 
 @course_style()

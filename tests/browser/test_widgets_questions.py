@@ -19,7 +19,7 @@ def question(key="l00.a", **left):
 
 
 def picture(key="l00.a"):
-    return after(key, make("WorkBars", f"Five tokens answer {key}"))
+    return after(key, make("Batching", f"Five tokens answer {key}"))
 
 
 def verdict(key="l00.a"):
@@ -63,7 +63,7 @@ def test_a_widget_and_a_card_wait_for_their_prediction(show, question_comes_firs
     shown = page.inner_text("main")
     assert "answer" not in shown
     assert shown.count("Your prediction above is about this") == 1  # two in a row stand as one
-    assert "answers" not in page.locator(".sn-work-bars").get_attribute("aria-label")
+    assert "answers" not in page.locator(".sn-batching").get_attribute("aria-label")
     assert violations(page) == []
 
     page.get_by_label("two").check()
@@ -73,7 +73,7 @@ def test_a_widget_and_a_card_wait_for_their_prediction(show, question_comes_firs
     assert "Five tokens answer l00.a" in shown
     assert "This answers l00.a." in shown
     assert "Your prediction above" not in shown
-    assert page.locator(".sn-work-bars").get_attribute("aria-label") == "Five tokens answer l00.a"
+    assert page.locator(".sn-batching").get_attribute("aria-label") == "Five tokens answer l00.a"
 
 
 @pytest.mark.nightly

@@ -78,13 +78,13 @@ def test_the_first_step_that_differs_is_open_marked_in_both_runs_and_found_again
 
 @pytest.mark.nightly
 def test_space_plays_to_the_end_and_the_live_line_is_quiet_meanwhile(show):
-    page = show([make("WorkBars")])
+    page = show([make("MaskStepper")])
     focus_toolbar(page)
     press(page, "Home")
     press(page, "Space")
     assert page.locator(".sn-live").get_attribute("aria-live") == "off"
     page.wait_for_selector("button[aria-label=Play]")
-    assert live(page).startswith("New token 3: ")
+    assert live(page).startswith("Query row 3, ")
     assert page.locator(".sn-live").get_attribute("aria-live") == "polite"
 
 

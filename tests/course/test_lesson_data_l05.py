@@ -22,8 +22,8 @@ from course.lesson_data.l05_victims import (
     under_load,
     victim_decisions,
 )
-from course.lesson_data.l05b_ladder import cells, yours_by_load
-from nanogpt.figures.drawing import named_curves
+from course.lesson_data.l05b_ladder import recorded_cells, rows_at_load, yours_by_load
+from nanogpt.figures.drawing import curves, named_curves, points_of
 from nanogpt.slo import policy
 from nanogpt.slo.load import POST_COST, two_tier_load
 from nanogpt.slo.predictor import fit_polynomial
@@ -31,6 +31,7 @@ from nanogpt.slo.variants import (
     BATCHED,
     BATCHED_WITHOUT_RULE_1,
     FORK,
+    LADDER,
     PROGRESS,
     SEEN,
     SUSPENDED,
@@ -83,14 +84,12 @@ def test_an_immune_request_loses_its_work_when_its_pass_is_aborted_for_another()
 
 
 def test_the_prose_says_what_the_ladder_recorded():
-    at = {(each["variant"], each["requests_per_s"]): each for each in cells()}
+    at = {(each.variant, each.requests_per_s): each for each in recorded_cells()}
     urgent, generous = (
-        {key: f"{each[tier]['mean']:.0f}" for key, each in at.items()}
+        {key: f"{getattr(each, tier).mean:.0f}" for key, each in at.items()}
         for tier in ("urgent", "generous")
     )
-    everyone = {
-        k: f"{0.2 * e['urgent']['mean'] + 0.8 * e['generous']['mean']:.0f}" for k, e in at.items()
-    }
+    everyone = {k: f"{0.2 * e.urgent.mean + 0.8 * e.generous.mean:.0f}" for k, e in at.items()}
     for variant in ("control", "unpreempted", "batched", "suspended"):
         row = " | ".join(
             f"{urgent[key]} / {generous[key]}, **{everyone[key]}**"
@@ -102,7 +101,7 @@ def test_the_prose_says_what_the_ladder_recorded():
         f"without preemption | {urgent['control', 4]} % | {generous['control', 4]} % | 0 |",
         f"as published | {urgent['fork', 4]} % | {generous['fork', 4]} % | 0 |",
         f"Urgent {urgent['seen', 4]} %, relaxed {generous['seen', 4]} %",
-        f"A run has {seen['num_preemptions']:.0f} preemptions, and {seen['wasted_percent']:.0f} %",
+        f"A run has {seen.num_preemptions:.0f} preemptions, and {seen.wasted_percent:.0f} %",
         f"SLO-aware batches | {urgent['unpreempted', 4]} % |",
         f"**{urgent['batched', 4]} %**; with suspended passes **{urgent['suspended', 4]} %**",
         f"{urgent['unpreempted', 10]} % of the urgent and {generous['unpreempted', 10]} % of the",
@@ -113,6 +112,15 @@ def test_the_prose_says_what_the_ladder_recorded():
         f"{urgent['batched-no-rule-1', 4]} % without it",
     ):
         assert words in LESSON_5B
+    in_time, wasted = (curves(axes) for axes in rows_at_load(4).axes)
+    assert [line.get_label() for line in in_time] == ["urgent", "relaxed"]
+    for row, variant in enumerate(LADDER, start=1):
+        cell = at[variant.name, 4]
+        assert f"| {row} | {variant.title} |" in LESSON_5B
+        drawn = [points_of(line)[row - 1] for line in (*in_time, *wasted)]
+        assert drawn == [
+            (row, value) for value in (cell.urgent.mean, cell.generous.mean, cell.wasted_percent)
+        ]
 
 
 # ---- any answer ----------------------------------------------------------------------------------

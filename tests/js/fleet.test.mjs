@@ -6,10 +6,6 @@ import {
   runsWithin, waitsOf, windowAt, workerAt,
 } from "../../widgets/static/fleet_view_layout.js";
 import { fleetWords, namesOf, passWords, runWords, wayWords } from "../../widgets/static/fleet_view_words.js";
-import {
-  comparisonWords, differenceScale, differenceWords, meanPair, nameDrop, pairAt, pairWords, panelPlaces, scaleFor, seedsWords, sharedWith,
-  shortNumber, sideOf, signedNumber, verdict, verdictMark,
-} from "../../widgets/static/paired_seeds_layout.js";
 
 // ---- a small fleet --------------------------------------------------------------------------
 
@@ -179,76 +175,3 @@ test("a run without anything is drawn and told", () => {
   assert.equal(fleetWords(empty, 0), "Nothing happens in this run.");
 });
 
-// ---- paired seeds ---------------------------------------------------------------------------
-
-const row = (metric, pairs, mean, low, high, better = "lower", unit = "ms") => ({
-  metric, label: metric.toUpperCase(), unit, better, mean, low, high,
-  pairs: pairs.map(([baseline, other], index) => ({ seed: 42 + index, baseline, other })),
-});
-const p50 = row("ttft_p50", [[240, 8], [236, 10]], -229, -260, -198);
-const p99 = row("ttft_p99", [[616, 3964], [600, 4000]], 3374, 2900, 3848);
-const noise = row("itl", [[2, 2.1], [2, 1.8]], -0.05, -0.4, 0.3);
-const rows = [p50, p99, noise];
-
-test("numbers keep three digits that count", () => {
-  assert.deepEqual([8.844, 3964.2, 0.0331, 0, 12.0, -0.5, 0.0001].map(shortNumber), ["8.84", "3,964", "0.033", "0", "12", "−0.5", "0"]);
-  assert.deepEqual([5, -5, 0, 0.0001].map(signedNumber), ["+5", "−5", "0", "0"]);
-});
-
-test("an interval that holds 0 is noise, and so is one seed; direction follows what is better", () => {
-  assert.deepEqual(rows.map(verdict), ["better", "worse", "noise"]);
-  assert.equal(verdict({ ...p50, low: null, high: null }), "noise");
-  assert.equal(verdict({ ...p50, low: -400, high: 0 }), "noise");
-  assert.equal(verdict({ ...p99, better: "higher" }), "better");
-  assert.equal(verdict(row("done", [[5, 5]], 0, null, null)), "equal");
-  assert.deepEqual([-1, 0, 1].map((difference) => sideOf(p50, difference)), ["better", "equal", "worse"]);
-  assert.equal(verdictMark(noise), "within noise");
-});
-
-test("metrics of a family share their scale, logarithmic where values lie far apart", () => {
-  const scale = scaleFor(p50, rows);
-  assert.deepEqual([scale.log, scale.marks], [true, [1, 10, 100, 1000, 10000]]);
-  assert.equal(scale.part(100), scaleFor(p99, rows).part(100));
-  assert.deepEqual(scaleFor(noise, rows).marks, [0, 1, 2, 3]);
-  assert.deepEqual(scaleFor(row("ttft_x", [[0, 900]], 1, 0, 2), []).marks, [0, 1]);
-  assert.deepEqual([sharedWith(p50, rows), sharedWith(noise, rows)], [["TTFT_P99"], []]);
-});
-
-test("the scale of the differences holds 0, every seed and the interval", () => {
-  assert.deepEqual(differenceScale(p50).marks, [-300, -200, -100, 0]);
-  assert.deepEqual(differenceScale(noise).marks, [-0.5, 0, 0.5]);
-  assert.deepEqual(differenceScale(row("x", [[1, 1]], 0, null, null)).marks, [-1, 0, 1]);
-  assert.equal(differenceScale(p50).part(0), 1);
-});
-
-test("a pointer finds the pair that it is at, on the lines and among the differences", () => {
-  const places = panelPlaces(440);
-  const [scale, differences] = [scaleFor(p50, rows), differenceScale(p50)];
-  const at = (x, y) => pairAt(p50, scale, differences, places, x, y);
-  assert.equal(at(places.columns[1], places.y(scale.part(8))), 0);
-  assert.equal(at(places.columns[1], places.y(scale.part(10))), 1);
-  assert.equal(at(places.dot(1, 2), places.y(differences.part(-226))), 1);
-  assert.equal(at(places.columns[1], places.top), null);
-  assert.ok(panelPlaces(316).columns[1] > panelPlaces(316).columns[0] + 30);
-  for (const width of [316, 440, 960]) assert.ok(panelPlaces(width).dot(4, 5) < panelPlaces(width).mean - 8);
-});
-
-test("a row, a seed and the whole comparison are told in words", () => {
-  assert.deepEqual(meanPair(p50), { baseline: 238, other: 9 });
-  assert.equal(differenceWords(p50), "mean difference −229 ms, 95 % interval −260 to −198: better");
-  assert.equal(differenceWords(noise), "mean difference −0.05 ms, 95 % interval −0.4 to +0.3: within noise, the interval holds 0");
-  assert.equal(differenceWords({ ...p50, low: null }), "mean difference −229 ms; one seed has no interval: within noise");
-  assert.equal(seedsWords(noise), "; better in 1 of 2 seeds");
-  assert.equal(seedsWords(row("done", [[5, 5]], 0, null, null)), "");
-  assert.equal(pairWords(p99, p99.pairs[0]), "TTFT_P99 616 → 3,964 ms (+3,348, worse)");
-  const comparison = { rows, baseline: "FIFO", other: "adaptive", scenario: "steady", modelled: true };
-  assert.equal(comparisonWords(comparison, 0), "Adaptive against FIFO, steady, 2 seeds, modelled. Better: TTFT_P50. Worse: TTFT_P99. Within noise: ITL.");
-  assert.match(comparisonWords(comparison, 2), /^Seed 43, FIFO → adaptive: TTFT_P50 236 → 10 ms \(−226, better\); TTFT_P99 600 /);
-});
-
-test("names that would lie over each other stand one below the other", () => {
-  const names = ["by arrival", "by priority"];
-  assert.equal(nameDrop(names, panelPlaces(316)), 15);
-  assert.equal(nameDrop(names, panelPlaces(440)), 0);
-  assert.equal(nameDrop(["FIFO", "new"], panelPlaces(400)), 0);
-});

@@ -4,9 +4,6 @@ import test from "node:test";
 import {
   decisionWords, fourCases, isCase, roleWords, rowsOf, scoreRange, scoreTicks,
 } from "../../widgets/static/gate_picture_layout.js";
-import {
-  changeWords, intervalWords, ladderPlaces, rowWords, wasteMark, wasteWords, wrapped,
-} from "../../widgets/static/repair_ladder_layout.js";
 import { fateWords, scoreWords, signedDuration } from "../../widgets/static/signed_words.js";
 import { agrees, axisTicks, momentOf, momentWords } from "../../widgets/static/slack_timeline_layout.js";
 
@@ -100,38 +97,3 @@ test("a decision is told with the incumbent, the margin and the victim", () => {
   assert.match(decisionWords({ ...decision, incumbent: null, running: [], victim: null }), / Nothing runs\. No request is preempted\.$/);
 });
 
-// ---- the repair ladder ----------------------------------------------------------------------
-
-const cell = (urgent, share = 0, preemptions = 0) =>
-  ({ urgent: [urgent, urgent - 4, urgent + 5], generous: [80, null, null], wasted_share: share, preemptions });
-const rows = [
-  { variant: "most urgent first", words: "", loads: { 4: cell(58.4) } },
-  { variant: "+ arrivals seen", words: "Now they are seen.", loads: { 4: cell(5, 0.554, 340.2) } },
-  { variant: "+ suspension", words: "", loads: { 4: cell(6, 0, 1) } },
-];
-
-test("an interval is told where there is one", () => {
-  assert.equal(intervalWords([58.4, 52.2, 65.5]), "58 % (52 to 66)");
-  assert.equal(intervalWords([58.4, null, null]), "58 %");
-});
-
-test("a rung is told with what it changed", () => {
-  assert.equal(changeWords(rows, 0, "4", "urgent"), "");
-  assert.equal(changeWords(rows, 1, "4", "urgent"), ", 53 points less than before");
-  assert.equal(changeWords(rows, 2, "4", "urgent"), ", 1 point more than before");
-  assert.equal(rowWords(rows, 1, "4"), "+ arrivals seen, at 4 requests/s. In time: urgent 5 % (1 to 10), 53 points less than before; " +
-    "generous 80 %, as before. 340 preemptions throw away 55 % of the computing time.\nNow they are seen.");
-  assert.equal(wasteWords(rows[0].loads[4]), "Nothing is preempted.");
-  assert.equal(wasteWords(rows[2].loads[4]), "1 preemption, and no work is thrown away.");
-  assert.equal(wasteMark(rows[1].loads[4]), "thrown away: 55 %, 340 preemptions");
-  assert.equal(wasteMark(rows[0].loads[4]), "no preemption");
-});
-
-test("names stand beside the bars where there is room, in lines that fit", () => {
-  const [wide, narrow, phone] = [900, 330, 250].map((width) => ladderPlaces(width, ["a", "arrival order, everyone batched along"]));
-  assert.ok(wide.left > 200 && wide.above === 0);
-  assert.ok(narrow.left < 10 && narrow.right > narrow.left + 200);
-  assert.deepEqual([narrow.above, phone.above], [22, 38]);
-  assert.deepEqual(wrapped("arrival order, everyone batched along", 27), ["arrival order, everyone", "batched along"]);
-  assert.deepEqual(wrapped("unbreakable", 3), ["unbreakable"]);
-});

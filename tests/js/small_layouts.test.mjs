@@ -7,8 +7,6 @@ import { scale, ticks } from "../../widgets/static/chart.js";
 import { cellSize, cellsOfRow, differingCells, maskWords, numRows, rowWords, stepWords as maskStep }
   from "../../widgets/static/mask_layout.js";
 import { followers } from "../../widgets/static/waiting_rows.js";
-import { barsOf, mostTokens, numSteps, stepWords as workWords, totalAt }
-  from "../../widgets/static/work_bars_layout.js";
 
 const right = { name: "right", context_columns: 2, mask: [[true, true, true, false], [true, true, true, true]] };
 const yours = { name: "yours", context_columns: 2, mask: [[true, true, true, true], [false, true, true, true]] };
@@ -42,23 +40,6 @@ test("a query row is said in words, its future and its differences too", () => {
 
 test("mask cells are between 13 and 30 pixels", () => {
   assert.deepEqual([4, 20, 200].map((keys) => cellSize(keys, 400)), [30, 20, 13]);
-});
-
-const work = [{ name: "without", tokens: [5, 6, 7] }, { name: "with", tokens: [5, 1, 1] }];
-
-test("work bars share one scale and add up", () => {
-  assert.equal(numSteps(work), 3);
-  assert.equal(mostTokens(work), 7);
-  assert.equal(totalAt(work[0].tokens, 1), 11);
-  assert.deepEqual(barsOf([7, 0], 2, 7, 40, 70),
-    [{ x: 1, width: 18, y: 0, height: 70 }, { x: 21, width: 18, y: 70, height: 0 }]);
-});
-
-test("work so far is said with the factor between the two", () => {
-  assert.equal(workWords(work, 2),
-    "New token 3: without 7 tokens, with 1 token through the model. Together so far: without 18, " +
-    "with 7. That is 2.6 times the work.");
-  assert.doesNotMatch(workWords(work, 0), /times/);
 });
 
 const waiting = { name: "static", slots: 2, length: 6, spans: [

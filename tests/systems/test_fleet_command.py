@@ -223,8 +223,6 @@ def test_the_tables_show_the_metrics_of_each_fleet_and_the_differences():
 
 
 def test_a_comparison_pairs_the_seeds_and_knows_which_way_is_good():
-    from widgets.paired_seeds import PairedSeeds
-
     values = [(10.0, 8.0), (20.0, 17.0)]
     found = comparison(reversed(pairs("ttft_p99_ms", values)), "burst", CALIBRATED_COST)
     record = found.to_json()
@@ -235,7 +233,6 @@ def test_a_comparison_pairs_the_seeds_and_knows_which_way_is_good():
     ]
     assert (row["mean"], row["verdict"]) == (-2.5, "within noise")
     assert row["low"] == paired([10, 20], [8, 17]).low
-    PairedSeeds(record)
     for metric, field, values, verdict in (
         ("throughput", "throughput_tokens_per_s", [(1, 2), (1, 2)], "better"),
         ("ttft_p50_ms", "ttft_p50_ms", [(1, 2), (1, 2)], "worse"),

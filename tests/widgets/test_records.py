@@ -150,15 +150,6 @@ def test_the_bar_to_pass_is_the_margin_times_the_incumbent_s_score_which_may_be_
     assert bars[0] == bars[1] == pytest.approx(1.2 / (120 * tight) * tight)
 
 
-def test_a_ladder_s_intervals_are_cut_to_what_is_possible_and_may_be_missing():
-    row = {"variant": "control", "words": "", "loads": {"4": {"urgent": [58, None, None]}}}
-    row["loads"]["4"] |= {"generous": [80, -3, 104], "wasted_share": 0.1, "preemptions": 12.5}
-    ladder = make("RepairLadder", rows=[row], load=None)
-    assert ladder.load == "4"
-    assert ladder.rows[0]["loads"]["4"]["urgent"] == (58, None, None)
-    assert ladder.rows[0]["loads"]["4"]["generous"] == (80, 0, 100)
-
-
 # ---- a preempted pass ----------------------------------------------------------------------------
 
 
@@ -266,25 +257,6 @@ def test_a_fleet_s_trace_is_sent_as_columns():
     assert trace["runs"]["num_requests"] == [len(each["request_ids"]) for each in given["runs"]]
     assert "request_ids" not in trace["runs"]
     assert make("FleetView", trace=json.loads(json.dumps(given))).trace == trace
-
-
-def test_a_comparison_of_two_fleets_has_the_metrics_of_a_family_first_unless_they_are_named():
-    from nanogpt.experiments.fleet_comparison import compare
-    from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
-
-    given = compare((FIFO, ADAPTIVE), "steady", 30, 1, [42, 43], ADAPTIVE.cost).to_json()
-
-    def order(comparison, **named):
-        drawn = make("PairedSeeds", comparison=comparison, **named).comparison["rows"]
-        return [row["metric"] for row in drawn]
-
-    assert sorted(order(given)) == sorted(row["metric"] for row in given["rows"])
-    assert order(given)[:2] == ["ttft_p50_ms", "ttft_p99_ms"]
-    rows = {row["metric"]: row for row in samples.paired_seeds()["comparison"]["rows"]}
-    names = ("itl_mean_ms", "ttft_p50_ms", "hits", "ttft_p99_ms")
-    mixed = {**given, "rows": [{**rows["itl_mean_ms"], "metric": name} for name in names]}
-    assert order(mixed) == ["ttft_p50_ms", "ttft_p99_ms", "itl_mean_ms", "hits"]
-    assert order(mixed, metrics=["hits", "ttft_p99_ms"]) == ["hits", "ttft_p99_ms"]
 
 
 def test_a_heap_story_s_events_have_names_and_its_entries_say_whether_they_count():

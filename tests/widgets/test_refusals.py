@@ -43,20 +43,18 @@ def held_by(found, way):
 
 REFUSED = [
     # a type, a limit, a version and a missing field, each with its place
-    ("WorkBars", "question", 4, "the question: Expected `str`, got `int`"),
+    ("Batching", "question", 4, "the question: Expected `str`, got `int`"),
     ("KVGrowth", "runs", [], "the runs: Expected `array` of length >= 1"),
     ("Timeline", "reference.version", 99, "the reference: Invalid enum value 99 - at `$.version`"),
     ("Timeline", "trace.clock", GONE, "the trace: Object missing required field `clock`"),
     ("Hints", "hints.2", GONE, "the hints: Expected `array` of length 3, got 2"),
     ("FleetView", "trace.visits.0.worker", -1, "`int` >= 0 - at `$.visits[0].worker`"),
-    ("PairedSeeds", "comparison.rows.0.better", "up", "value 'up' - at `$.rows[0].better`"),
     ("StorageStrip", "steps.0.views.3.storage", 1, "view 'request 3' lies in storage 1"),
     ("SpeculationStrip", "story.passes.0.drafts.0.kept", False, "after one that is rejected"),
     ("VoteBoard", "boards.1.label", ALIKE, "two labels of boards are 'with a vote'"),
     ("SloCycle", "cycle.record.written_ns", None, "the record lacks a target that was written"),
     ("SloCycle", "cycle.looked_us", 10**9 + 204_000, "looked_us is 1000 us before arrived_us;"),
     ("LazyHeap", "story.steps.0.event", ["pop", 3], "a pop: Expected `array` of length 1, got 2"),
-    ("RepairLadder", "rows.1.loads.2", GONE, "must be of 2, 4"),
     # what a learner's function may cause
     ("Timeline", "names", ("mine", "b"), "names are given, so yours must be False"),
     ("Timeline", "trace.steps.0.work.0.request_id", 7, "step 0 names request 7, which never arr"),

@@ -43,7 +43,7 @@ def test_a_lesson_s_tasks_stand_over_framed_cells_its_lines_are_short_and_a_relo
     assert min(lengths) > 55 and max(lengths) <= 76  # in a wide font; last lines are shorter
     page.reload()
     lesson.wait_until_open()
-    expect(page.locator(".sn-work-bars .sn-wb-panel").first).to_be_visible()
+    expect(page.locator(".sng-fig-panel").first).to_be_visible()
     expect(page.locator(".sn-waits")).to_have_count(0)
 
 
