@@ -16,9 +16,9 @@ from course import progress
 from course import saved_answers as answers
 from course.__main__ import main
 from course.jupyter.convert import to_lesson, to_notebook
+from course.source.answer import answer_in
 from course.source.cutting import read_cells, read_notebook
 from course.source.merge_answers import carry
-from course.source.surroundings import surroundings
 
 SETUP = "with app.setup:\n    import torch\n\n    from course.attempt import attempt\n"
 CHECKS = cell('attempt("l01.chunk_mask", lambda: chunk_mask)', takes="chunk_mask")
@@ -200,19 +200,8 @@ def test_an_answer_has_one_verdict_wherever_it_runs(
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
-def test_what_cannot_change_an_answer_does_not_come_along():
-    shown = "print(T)\nassert plan(1)\nT\nname = attempt('l01', lambda: plan)\nprint(alone(2))\n"
-    shown += "if __name__ == '__main__':\n    sys.exit(0)"
-    imports = "import sys\nfrom course.attempt import attempt"
-    source = "T = {}\nT[1] = 1\ndef plan(n):\n    return T[n]"
-    found = read_cells([f"{imports}\n{source}\ndef alone(n):\n    return n\n{shown}"])
-    needed = surroundings(found, found.binding("plan"))
-    assert [item.title for item in needed.statements] == ["T", "T[1] = 1", "plan"]
-
-
 def test_a_text_of_several_cells_keeps_their_private_names_apart():
     found = read_cells([SHORT + "def one(n):\n    return _less(n)", MORE, "a = one(1) + other(2)"])
-    needed = surroundings(found, found.binding("a"))
-    again = read_notebook(needed.text())
-    assert surroundings(again, again.binding("a")).text() == needed.text()
-    assert needed.text().count("# %%") == 3
+    answer = answer_in(found, "a")
+    assert answer_in(read_notebook(answer.text), "a") == answer
+    assert answer.text.count("# %%") == 3
