@@ -1,7 +1,7 @@
 """Answers: a learner's functions in a child process, asked in plain data.
 
-A check knows an `RemoteAnswer` and never a function. What a check would run beside the answer runs here,
-where the verdict is made, and asks the answer call by call.
+A check knows a `RemoteAnswer` and never a function. What a check would run beside the answer runs
+here, where the verdict is made, and asks the answer call by call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Carry a learner's answers from an old copy of a lesson into the new pristine one, cell by cell.
 
-An answer's cell takes the place of the lesson's stub, and the other cells that it needs stand before
-the first answer. Works on text only: none of the learner's code is run.
+An answer's cell takes the place of the lesson's stub, and the other cells that it needs stand
+before the first answer. Works on text only: none of the learner's code is run.
 """
 
 import ast
@@ -132,8 +132,8 @@ class _Merge:
                 self.notes.append(words)
         if item.is_stub or item.binds & theirs or item.binds & self.left_names:
             return False
-        names = [name for name in item.binds if not is_local(name)]
-        return all([self._is_new(name, item.source) for name in names])
+        known = [n for n in item.binds if not is_local(n) and not self._is_new(n, item.source)]
+        return not known
 
     @property
     def left_names(self) -> set[str]:
