@@ -4,7 +4,6 @@ Everything that judges, saves, replays, grades, updates or plays an answer recei
 Nothing is run here.
 """
 
-import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -131,7 +130,7 @@ def loose_lines(notebook: Notebook) -> list[str]:
         return []  # a plain file
     return [
         f"Line {item.lines[0]} stands in no cell; the page will drop it: put it into a cell with "
-        f"`@app.{'function' if isinstance(item.node, ast.FunctionDef) else 'cell'}`."
+        f"`@app.{'function' if item.is_function else 'cell'}`."
         for item in notebook.statements
         if item.place == "loose"
     ]
@@ -161,7 +160,13 @@ def _below(
 def _matters(item: Statement, notebook: Notebook, public: set[str]) -> bool:
     """Whether a statement outside all cells changes a needed name, or acts on a variable."""
     if item.is_definition:
-        return not public.isdisjoint(item.names.changes)
+        acting = {  # functions that a decorator or a call may change a needed name with
+            name
+            for other in notebook.statements
+            if other.place == "loose" and other.is_function and other.uses & public
+            for name in other.binds
+        }
+        return not (public | acting).isdisjoint(item.names.changes)
     variables = {
         name
         for other in notebook.statements

@@ -74,8 +74,12 @@ class Statement:
     @property
     def is_definition(self) -> bool:
         """Whether it defines a function or a class, or assigns."""
-        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        return self.is_assignment or isinstance(self.node, kinds)
+        return self.is_assignment or self.is_function or isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it defines a function."""
+        return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef)
 
     @property
     def is_stub(self) -> bool:
