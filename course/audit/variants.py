@@ -168,7 +168,7 @@ class Noted(RemoteAnswer):
     """The same answer; every call of its function is passed to `note`."""
 
     def __init__(self, answer: RemoteAnswer, note: Note) -> None:
-        super().__init__(answer._channel, answer._name, answer._arguments, answer._function)
+        super().__init__(answer._channel, answer._name, answer._arguments, answer._origin)
         self._note = note
 
     def call(
