@@ -63,7 +63,7 @@ def _code_cells(text: str) -> str:
     except Exception as error:  # it believes what it reads, and fails in as many ways
         raise ValueError(_NOTEBOOK) from error
     if sum(map(len, cells)) > _MOST_KB << 10:
-        raise ValueError(f"is larger than {_MOST_KB} KB")
+        raise ValueError(f"is larger than {_MOST_KB} KB: leave out all but the lesson")
     if not any(cell.strip() for cell in cells):
         raise ValueError("has no code in it: hand in the notebook with your answers")
     return f"\n\n\n{CELL_MARK}\n".join(map(_as_statements, cells)) + "\n"
