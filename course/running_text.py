@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from course.files import read_bytes
 from course.source.answer import Answer, answer_in
-from course.source.cells import Notebook
+from course.source.cells import Notebook, Statement
 from course.source.cutting import read_cells, read_notebook
 
 
@@ -37,8 +38,22 @@ def text_in_file(function: Callable[..., Any], name: str) -> Answer | None:
         return None
     own = str(getattr(function, "__name__", name))
     alias = "" if own == name else f"\n\n{name} = {own}\n"
-    notebook = read_notebook(f"{text}{alias}")
+    notebook = _with_others(read_notebook(f"{text}{alias}"))
     return answer_in(notebook, name) if notebook.binding(own) else None
+
+
+def _with_others(notebook: Notebook) -> Notebook:
+    """The notebook with other solutions' statements in place of the imports that take from them."""
+    found: list[Statement] = []
+    for item in notebook.statements:
+        module = str(getattr(item.node, "module", ""))
+        if module.startswith("solutions.") and "._" not in module:
+            text = Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8")
+            others = _with_others(read_notebook(text)).statements
+            found += [replace(each, cell=each.cell - 1) for each in others]
+        else:
+            found.append(item)
+    return replace(notebook, statements=tuple(found))
 
 
 def _running() -> Notebook | None:

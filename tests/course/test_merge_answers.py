@@ -14,7 +14,7 @@ from support import ROOT
 from tiers import examples, some
 
 from course.moves import MODULES
-from course.source.cutting import read_cells, read_notebook
+from course.source.cutting import read_notebook
 from course.source.indentation import dedent, indent
 from course.source.loading import load
 from course.source.merge_answers import carry
