@@ -126,13 +126,10 @@ def missing(notebook: Notebook, needs: Needed) -> dict[str, str]:
 
 def loose_lines(notebook: Notebook) -> list[str]:
     """Return a sentence for each statement of a marimo notebook that stands in no cell."""
-    if all(item.place == "loose" for item in notebook.statements):
-        return []  # a plain file
     return [
         f"Line {item.lines[0]} stands in no cell; the page will drop it: put it into a cell with "
         f"`@app.{'function' if item.is_function else 'cell'}`."
-        for item in notebook.statements
-        if item.place == "loose"
+        for item in notebook.dropped
     ]
 
 

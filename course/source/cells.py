@@ -160,10 +160,14 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """The statements of a notebook in their order, and the cells that cannot be read."""
+    """The statements of a notebook in their order, and the cells that cannot be read.
+
+    `dropped` are the statements of a marimo file that stand in no cell: a page drops them.
+    """
 
     statements: tuple[Statement, ...]
     broken: tuple[Broken, ...] = ()
+    dropped: tuple[Statement, ...] = ()
 
     def binding(self, name: str, cell: int | None = None) -> tuple[Statement, ...]:
         """Return the statements that bind `name` as a reader in `cell` sees it; () if none do.

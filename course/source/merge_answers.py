@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from course.source.answer import missing, needed
+from course.source.answer import loose_lines, missing, needed
 from course.source.cells import ALLOWED, Notebook, Statement
 from course.source.cutting import read_notebook
 from course.source.indentation import indent, split_lines
@@ -48,6 +48,7 @@ def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carrie
     saved = {name: read_notebook(source) for name, source in (passed or {}).items()}
     stubs = {min(s.binds): s for s in fresh.statements if s.is_stub and s.place == "top"}
     merge = _Merge(fresh, stubs)
+    merge.notes += loose_lines(mine)
     for name, stub in stubs.items():
         source = next((n for n in (mine, saved.get(name)) if n and answers(n, name)), None)
         why = _misfit(source, stub) if source else ""

@@ -193,7 +193,8 @@ def test_a_form_feed_or_a_unicode_line_separator_moves_no_line():
 # ---- properties ----------------------------------------------------------------------------------
 
 TEXT = '"""one\n{}two\n   \n\tthree{{a}}"""'
-SHOW = """def show(x):
+SHOW = """@app.function
+def show(x):
     if isinstance(x, type):
         return [x.size, x.text]
     return show(x()) if callable(x) else x
@@ -216,7 +217,10 @@ def webs(draw) -> str:
             f"{function}\n{name} = {name}()",
             f"class {name}:\n    size = {value}\n    text = {text}",
         ]
-        placed[draw(st.sampled_from(sorted(placed)))].append(draw(st.sampled_from(kinds)))
+        place = draw(st.sampled_from(sorted(placed)))
+        if place == "top":
+            kinds = [f"@app.function\n{function}", f"@app.class_definition\n{kinds[3]}"]
+        placed[place].append(draw(st.sampled_from(kinds)))
     answers = []
     for name in ("plan", "mask"):
         shown = draw(st.lists(st.sampled_from(names), unique=True))

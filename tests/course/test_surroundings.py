@@ -195,6 +195,7 @@ def test_an_answer_has_one_verdict_wherever_it_runs(
         verdicts[name]["updated"] = in_marimo(updated[name])
         verdicts[name]["updated, later"] = later()
         answers.answer_path("l01.chunk_mask").unlink(missing_ok=True)
+    assert "stands in no cell; the page will drop it" in capsys.readouterr().out
     for name in habits:
         verdicts[name]["page"] = in_marimo(texts[name])
         verdicts[name]["page, later"] = later()
