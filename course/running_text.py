@@ -29,14 +29,15 @@ def text_of(function: Callable[..., Any], name: str) -> Answer | None:
     return text_in_file(function, name)
 
 
-def text_in_file(function: Callable[..., Any], name: str) -> Answer | None:
-    """The text of a function in its own file, under this name."""
+def text_in_file(function: Callable[..., Any], name: str = "") -> Answer | None:
+    """The text of a function in its own file, under this name or its own."""
     try:
         file = inspect.getsourcefile(inspect.unwrap(function))
         text = read_bytes(Path(file or "")).decode()
     except (OSError, TypeError, ValueError):
         return None
     own = str(getattr(function, "__name__", name))
+    name = name or own
     alias = "" if own == name else f"\n\n{name} = {own}\n"
     notebook = _with_others(read_notebook(f"{text}{alias}"))
     return answer_in(notebook, name) if notebook.binding(own) else None
