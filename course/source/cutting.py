@@ -49,7 +49,15 @@ def read_notebook(text: str) -> Notebook:
             source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             kept, _ = _unparsable(node) or (source, 0)
             broken.append(Broken(kept, node.lineno, _why(error)))
-    return Notebook(tuple(statements), tuple(broken))
+    dropped = [item for item in statements if item.place == "loose" and _may_be_used(item)]
+    if not any(ast.unparse(node).startswith("app = marimo.App(") for node in nodes):
+        dropped = []  # a plain file
+    kept = [item for item in statements if item not in dropped]
+    return Notebook(tuple(kept), tuple(broken), tuple(dropped))
+
+
+def _may_be_used(item: Statement) -> bool:
+    return not isinstance(item.node, ast.Expr) or not isinstance(item.node.value, ast.Constant)
 
 
 def read_cells(sources: Iterable[str]) -> Notebook:
@@ -112,7 +120,9 @@ def _statements(node: ast.stmt, lines: list[str], cell: int) -> list[Statement]:
         return [replace(item, line=item.line + kept[1]) for item in made]
     if _is_marimos(ast.unparse(node)):
         return []
-    return _cut([node], lines, node.lineno if _app_mark(node) else cell, "top")
+    if _app_mark(node):
+        return _cut([node], lines, node.lineno, "top")
+    return _cut([node], lines, cell, "cell" if cell else "loose")
 
 
 def _app_mark(node: ast.stmt) -> ast.expr | None:

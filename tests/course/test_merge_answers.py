@@ -3,7 +3,6 @@
 import ast
 import importlib
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +14,17 @@ from support import ROOT
 from tiers import examples, some
 
 from course.moves import MODULES
-from course.source.cutting import read_cells, read_notebook
+from course.source.cutting import read_notebook
 from course.source.indentation import dedent, indent
+from course.source.loading import load
 from course.source.merge_answers import carry
-from course.source.notebook import load
 
 SETUP = "with app.setup:\n    import marimo as mo\n    {}\n\n"
 NEW = notebook(SETUP.format("from torch import Tensor"), stub("plan"), stub("mask"))
 
 
 def loaded(text: str, *names: str):
-    return load(read_notebook(text), Path("lesson.py"), names)
+    return load(text, "lesson.py", names)
 
 
 def in_marimo(text: str) -> Any:
@@ -40,7 +39,7 @@ def as_marimo_reads(text: str) -> list[str]:
 
 
 def load_marimos(text: str, names: list[str]):
-    return load(read_cells(as_marimo_reads(text)), Path("lesson.py"), names)
+    return load("\n\n# %%\n".join(as_marimo_reads(text)), "lesson.py", names)
 
 
 def called(text: str, name: str = "plan"):
@@ -127,7 +126,6 @@ def test_classes_tables_and_what_fills_them_come_along():
     )
     carried = carry(old, NEW)
     assert called(carried.text) == 7
-    assert "print(" not in carried.text
     plain = "TABLE = {}\nTABLE[2] = 3\n\n\ndef plan(n, _):\n    return TABLE[n]\n"
     assert called(plain) == 3
 
@@ -195,7 +193,8 @@ def test_a_form_feed_or_a_unicode_line_separator_moves_no_line():
 # ---- properties ----------------------------------------------------------------------------------
 
 TEXT = '"""one\n{}two\n   \n\tthree{{a}}"""'
-SHOW = """def show(x):
+SHOW = """@app.function
+def show(x):
     if isinstance(x, type):
         return [x.size, x.text]
     return show(x()) if callable(x) else x
@@ -218,7 +217,10 @@ def webs(draw) -> str:
             f"{function}\n{name} = {name}()",
             f"class {name}:\n    size = {value}\n    text = {text}",
         ]
-        placed[draw(st.sampled_from(sorted(placed)))].append(draw(st.sampled_from(kinds)))
+        place = draw(st.sampled_from(sorted(placed)))
+        if place == "top":
+            kinds = [f"@app.function\n{function}", f"@app.class_definition\n{kinds[3]}"]
+        placed[place].append(draw(st.sampled_from(kinds)))
     answers = []
     for name in ("plan", "mask"):
         shown = draw(st.lists(st.sampled_from(names), unique=True))
