@@ -82,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(add("grade", "grade a class's submissions"))
     writing = add("site", "write the course as a static site")
     writing.add_argument("out", type=Path, help="folder for the site; replaces an older site")
+    writing.add_argument(
+        "--pyodide", type=Path, metavar="FOLDER", help="with editors: the unpacked npm package"
+    )
     writing.add_argument("--solutions", action="store_true", help="add every worked answer")
     auditing = add("audit", "measure how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01 (default: all)")
@@ -282,7 +285,7 @@ def write_site(arguments: argparse.Namespace) -> int:
 
     from course.publish.site_files import write_site as write
 
-    return write(arguments.out, solutions=arguments.solutions)
+    return write(arguments.out, solutions=arguments.solutions, pyodide=arguments.pyodide)
 
 
 def show_progress() -> int:
