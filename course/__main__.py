@@ -106,10 +106,14 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_grade(parser: argparse.ArgumentParser) -> None:
+    from course.grading.handed_in.layouts import LAYOUTS
+
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     add = parser.add_argument
     add("submissions", type=Path, help="a folder of lesson files, or a zip file of one")
     add("--out", type=Path, required=True, help="the folder for the results")
+    layout = "how the submissions lie in it (default: %(default)s, a folder for each student)"
+    add("--layout", choices=LAYOUTS, default="folder", help=layout)
     add("--lesson", action="append", default=[], help="such as l01; again for more (default: all)")
     add("--points", type=Path, help="a TOML file with points and late days")
     add("--seed", type=int, help="seed of the cases (default: drawn, and kept with the results)")

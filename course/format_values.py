@@ -104,7 +104,16 @@ def _kind(value: Any) -> str:
 
 
 def brief(value: Any, other: Any) -> str:
-    """A list of records by their ids where these tell it from `other`; all else as it is."""
+    """A list of records by their ids where these tell it from `other`; all else as it is.
+
+    Of a tensor of three dimensions or more, the first cell that tells it from `other` is enough.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and value.dim() > 2:
+        is_like = value.shape == getattr(other, "shape", None)
+        for place in (value != other).nonzero()[:1].tolist() if is_like else ():
+            cell = value[tuple(place)].item()
+            return f"{_kind(value)} of shape {tuple(value.shape)}, with {cell} at {place}"
     ids, other_ids = _ids(value), _ids(other)
     if ids is None or other_ids is None or ids == other_ids:
         return show(value)

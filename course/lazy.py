@@ -18,4 +18,4 @@ class _Lazy(ModuleType):
 
 
 torch = _Lazy("torch")
-slo = _Lazy("nanogpt.slo.slo_view")  # for the types in signatures
+slo = _Lazy("nanogpt.views.slo_view")  # for the types in signatures

@@ -62,7 +62,7 @@ LESSONS = (
     Lesson(
         stem="l02b_waiting",
         title="Waiting",
-        builds="A queue rank in which waiting counts, and a measurement of what priorities change, "
+        builds="A queue key in which waiting counts, and a measurement of what priorities change, "
         "what they cost and which request they starve.",
         minutes=20,
         builds_on=("2",),
@@ -71,16 +71,16 @@ LESSONS = (
         stem="l03_interleaving",
         title="Interleaving",
         builds="Compute decodes and chunks in one forward per step, padded and masked so that no "
-        "token sees padding, and return each token to its request.",
-        minutes=60,
+        "token sees padding.",
+        minutes=50,
         builds_on=("1", "2"),
     ),
     Lesson(
         stem="l03b_packing",
         title="Packed batches",
-        builds="Run a step as one flat batch without padding, and predict from token counts which "
-        "layout of a step is faster.",
-        minutes=20,
+        builds="Run a step as one flat batch without padding, predict which layout of a step is "
+        "faster, and merge the attention over blocks of keys exactly.",
+        minutes=30,
         builds_on=("3",),
     ),
     Lesson(
@@ -166,8 +166,10 @@ LESSONS = (
 )
 
 
-CORE_PATH = ("0", "1", "2", "3b", "7", "10")
+CORE_PATH = ("0", "1", "2", "3b", "7", "8", "10")
 """The lessons for whoever has an afternoon: the least that shows a whole engine."""
+ELECTIVES = ("4b", "5", "5b", "6", "9", "11")
+"""Lessons on which no lesson of the core path builds, for whoever wants to know more."""
 
 
 @dataclass(frozen=True, slots=True)

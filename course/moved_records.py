@@ -62,7 +62,9 @@ class _Records:
         self.answer = work / "answers" / f"{old}.py"
         self.progress = work / "progress" / "exercises" / f"{old}.json"
         rest = (work / "answers" / f"{old}.try.py", work / "progress" / "hints" / f"{old}.json")
-        self.files = [p for p in (self.answer, self.progress, *rest) if os.path.lexists(p)]
+        there = [p for p in (self.answer, self.progress, *rest) if os.path.lexists(p)]
+        # A damaged record is left to whoever reads it, who sets it aside and says so.
+        self.files = [p for p in there if p.suffix == ".py" or _data(p)]
 
     def carry(self) -> str:
         """Carry them; return "carried", "changed", "gone", or "" where there is nothing to do.

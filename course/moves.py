@@ -1,4 +1,4 @@
-"""What became of the lessons, exercises and predictions of version 0.1.
+"""What became of the lessons, exercises and predictions of earlier versions.
 
 Knows names and text only: the launcher uses it before anything is installed.
 """
@@ -11,9 +11,11 @@ CHECK_AGAIN = "check_again"
 LESSONS = {"l07_fleet": "l09_fleet", "l09_blocks": "l07_blocks"}
 EXERCISES = {  # None: there is no such exercise any more
     "l02_scheduling.resume": "l02_scheduling.requeue",
-    "l02_scheduling.record": "l03_interleaving.assign_tokens",
+    "l02_scheduling.record": None,
+    "l03_interleaving.assign_tokens": None,
     "l03_interleaving.fused_rows": "l03_interleaving.prepare_inputs",
-    "l03_interleaving.sample_rows": "l03_interleaving.logits_indices",
+    "l03_interleaving.sample_rows": None,
+    "l03_interleaving.logits_indices": None,
     "l03_interleaving.new_mask": None,
     "l04_sliding_window.held": "l04_sliding_window.kv_usage",
     "l04_sliding_window.ring_slot": "l04_sliding_window.rolling_buffer_index",
@@ -42,12 +44,13 @@ EXERCISES = {  # None: there is no such exercise any more
 # By today's id: a word of 0.1's task, and today's word for it. "" fits every text: it is another
 # task altogether.
 CHANGED = {
+    "l00.next_inputs": ("num_cached", "cached"),
     "l02.sort_key": ("num_known", "num_tokens"),
     "l02.admit": ("num_known", "num_tokens"),
     "l02.choose_victim": ("num_known", "num_tokens"),
     "l02.requeue": ("num_known", "num_tokens"),
     "l02.aged_key": ("num_known", "num_tokens"),
-    "l05.select_victim": ("", "edf_score"),
+    "l05.select_victim": ("mode", ""),
     "l05.slo_batch": ("urgency", "edf_score"),
     "l06.rollback_step": ("", "SchedulerState"),
     "l06.resume_or_abort": ("sleep", "stay_suspended"),
@@ -70,6 +73,22 @@ SAME_KEYS = {
     "l09.exhibit_a": "l07.exhibit_a",
     "l09.exhibit_c": "l07.exhibit_b",
 }
+
+MODULES = {
+    "nanogpt.policy_views": "nanogpt.views.request_view",
+    "nanogpt.slo.slo_view": "nanogpt.views.slo_view",
+    "nanogpt.server.server_views": "nanogpt.views.server_views",
+    "nanogpt.preemption.scheduler_state": "nanogpt.views.scheduler_state",
+    "nanogpt.fleet.fleet_views": "nanogpt.views.fleet_views",
+}
+"""Modules of the engine that lessons imported, and their names of today."""
+
+
+def with_todays_modules(text: str) -> str:
+    """The text with imports of modules under their names of today."""
+    for old, new in MODULES.items():
+        text = re.sub(rf"\b{re.escape(old)}\b", new, text)
+    return text
 
 
 def id_of(place: str) -> str:

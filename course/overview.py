@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from course import progress
-from course.lesson_map import CORE_PATH, LESSONS, ExerciseEntry, Lesson, entries
+from course.lesson_map import CORE_PATH, ELECTIVES, LESSONS, ExerciseEntry, Lesson, entries
 from course.style import stylesheet, themed
 
 _CSS = themed("sng-map") + stylesheet("map")
@@ -79,11 +79,14 @@ class Overview:
 
 
 def _core_path() -> str:
-    """The sentence about the core path, with its hours."""
+    """The sentence about the core path, with its hours, and how the map draws it."""
     *first, last = CORE_PATH
     minutes = sum(lesson.minutes for lesson in LESSONS if lesson.number in CORE_PATH)
     hours = f"{round(minutes / 30) / 2:g} hours"
-    return f"Short of time? The core path is lessons {', '.join(first)} and {last}, about {hours}."
+    return (
+        f"Short of time? The core path is lessons {', '.join(first)} and {last}, about {hours}. "
+        "The other lessons branch off it."
+    )
 
 
 def overview() -> Overview:
@@ -118,13 +121,15 @@ def _next(here: Standing | None, everything: tuple[Standing, ...]) -> str:
 def _card(standing: Standing, is_here: bool) -> str:
     lesson = standing.lesson
     done, total = len(standing.passed), len(standing.exercises)
-    look = "sng-done" if standing.is_done else "sng-here" if is_here else ""
+    is_core = lesson.number in CORE_PATH
+    look = "sng-core" if is_core else "sng-branch"
+    look += " sng-done" if standing.is_done else " sng-here" if is_here else ""
     facts = [f"Lesson {lesson.number}", f"{lesson.minutes} minutes"]
     if lesson.builds_on:
         numbers = " and ".join(lesson.builds_on)
         facts.append(f"builds on lesson {numbers}")
-    if lesson.number in CORE_PATH:
-        facts.append("core path")
+    if is_core or lesson.number in ELECTIVES:
+        facts.append("core path" if is_core else "elective")
     facts.append("done" if standing.is_done else f"{done} of {total} exercises passed")
     return (
         f'<li class="{look}"><div class="sng-number" aria-hidden="true">'

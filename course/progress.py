@@ -110,12 +110,15 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
 
 def load_prediction(key: str) -> float | None:
     """The committed choice, an option's index or a number, or None."""
-    match _seen(_path("predictions", key)):
+    match _seen(path := _path("predictions", key)):
         case {"choice": int(choice) | float(choice), "committed_at": str()} if (
             -_ANY_CHOICE < choice < _ANY_CHOICE and not isinstance(choice, bool)
         ):
             return choice
+        case None:
+            return None
         case _:
+            _set_aside(path)
             return None
 
 
@@ -165,6 +168,8 @@ def newest_change() -> int:
 def set_aside() -> list[str]:
     """A sentence for each file that lies set aside, and for each that may not be read."""
     folder = work_folder() / "progress"
+    for file in folder.glob("*/*.json"):
+        _seen(file)
     denied = errno.EACCES, os.strerror(errno.EACCES)
     return [
         f"{file.name.partition(_BROKEN)[0]} could not be read; it is kept as {file.name}."

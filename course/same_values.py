@@ -5,12 +5,13 @@ Both go by the one rule for types (`course.calling.plain_values`), on data that
 """
 
 import dataclasses
-from typing import Any, cast
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, cast
 
 from course.calling.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
+from nanogpt.validate import is_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SCALARS = frozenset((int, str, bool, type(None)))
 
@@ -22,8 +23,8 @@ def same(a: Any, b: Any) -> bool:
     """
     if type(a) is type(b) and type(a) in _SCALARS:  # nearly all that there is to compare
         return bool(a == b)
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return isinstance(a, Tensor) and isinstance(b, Tensor) and _same_cells(a, b)
+    if is_tensor(a) or is_tensor(b):
+        return is_tensor(a) and is_tensor(b) and _same_cells(a, b)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         pairs = zip(cast("list[Any]", a), cast("list[Any]", b), strict=False)
         return len(a) == len(b) and all(same(x, y) for x, y in pairs)  # pyright: ignore[reportUnknownArgumentType]
@@ -38,15 +39,15 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b) or bool(a != a and b != b)
 
 
-def _same_cells(a: Tensor, b: Tensor) -> bool:
+def _same_cells(a: "Tensor", b: "Tensor") -> bool:
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    if torch.equal(a, b):
+    if a.equal(b):
         return True
     return (
         a.is_floating_point()
-        and torch.equal(a.isnan(), b.isnan())
-        and torch.equal(a.nan_to_num(), b.nan_to_num())
+        and a.isnan().equal(b.isnan())
+        and a.nan_to_num().equal(b.nan_to_num())
     )
 
 
@@ -65,7 +66,7 @@ def like(value: Any, wanted: Any) -> Any:
         return _or_itself(as_number(value), value)
     if isinstance(wanted, list | tuple):
         models = cast("list[Any]", list(wanted))  # pyright: ignore[reportUnknownArgumentType]
-        if isinstance(value, Tensor) and models and all(isinstance(row, list) for row in models):
+        if is_tensor(value) and models and all(isinstance(row, list) for row in models):
             value = value.tolist()
         items = as_items(value)
         if items is None:

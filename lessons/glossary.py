@@ -49,7 +49,7 @@ def _():
     **Throughput**: tokens or requests per second, whether or not they were in time.
 
     **Modelled**: computed by a cost model instead of measured by a clock. Modelled times are the
-    same on every machine.
+    same on every machine; `docs/costs.md` lists the cost models.
 
     ## The engine
 

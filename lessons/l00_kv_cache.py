@@ -7,10 +7,22 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
+    from course.calling.jobs import call
+    from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lazy import torch
+    from course.lesson_data import l00_batching as batching
+    from course.lesson_data import l00_kv_cache as caching
     from course.prediction import after, hints, predict
+    from course.replay import replay
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
+    from nanogpt.clock import CostClock
+    from nanogpt.experiments.trace_metrics import all_request_metrics
+    from widgets import Batching, Timeline, WorkBars
+
+    # This model is too small to gain from a second thread.
+    torch.set_num_threads(1)
 
 
 @app.cell(hide_code=True)
@@ -35,62 +47,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.calling.jobs import call
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l00_batching import (
-        SLOTS,
-        WAITING,
-        batching_side,
-        engine_finish_steps,
-        four_requests,
-        step_costs,
-    )
-    from course.lesson_data.l00_kv_cache import (
-        Cache,
-        reference_text,
-        time_table,
-        timed_both_ways,
-        your_text,
-    )
-    from course.replay import replay
-    from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
-    from nanogpt.clock import CostClock
-    from nanogpt.experiments.trace_metrics import all_request_metrics
-    from widgets import Batching, Timeline, WorkBars
-
-    # This model is too small to gain from a second thread.
-    torch.set_num_threads(1)
-    return (
-        Batching,
-        Cache,
-        CostClock,
-        Engine,
-        EngineConfig,
-        Request,
-        SLOTS,
-        Timeline,
-        WAITING,
-        WorkBars,
-        all_request_metrics,
-        batching_side,
-        call,
-        decode,
-        encode,
-        engine_finish_steps,
-        engine_loop,
-        four_requests,
-        load_model,
-        reference_text,
-        replay,
-        step_costs,
-        time_table,
-        timed_both_ways,
-        your_text,
-    )
-
-
-@app.cell(hide_code=True)
-def _():
     mo.md(r"""
     ## Why do 200 characters cost more than 200 times one character?
 
@@ -109,7 +65,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(WorkBars):
+def _():
     WorkBars(
         [{"name": "without a cache", "tokens": [10 + i for i in range(200)]}],
         title="200 characters after a prompt of 10 tokens",
@@ -167,7 +123,7 @@ def _():
 
 
 @app.cell
-def _(Engine, EngineConfig, Request, decode, encode, load_model):
+def _():
     model = load_model()
     prompt = encode("ROMEO:\nBut soft, what light through yonder window ")  # 50 tokens
 
@@ -178,7 +134,7 @@ def _(Engine, EngineConfig, Request, decode, encode, load_model):
 
 
 @app.cell(hide_code=True)
-def _(WorkBars, prompt, trace):
+def _(prompt, trace):
     after(
         "l00.tokens_computed",
         WorkBars(
@@ -209,8 +165,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
-    engine_loop("self.executor.execute(")
+def _():
+    engine_loop("self.executor.execute(", whole=True)
     return
 
 
@@ -236,8 +192,11 @@ def _():
     | logits | the last token | computed |
 
     The first step of a request computes the keys and values of its whole prompt. This step is the
-    **prefill**. Each later step computes one token; it is a **decode**. Both follow one rule: feed
-    the tokens that are not cached yet. Write that rule.
+    **prefill**. Each later step computes one token; it is a **decode**.
+
+    A chat sends its whole text again with every message, and sometimes its user has changed a word in
+    the middle. The cache still holds the K and V of the text as it was. Which tokens does the model
+    have to compute now? Write the rule that decides it.
     """)
     return
 
@@ -249,9 +208,9 @@ def _():
 
 
 @app.function
-def next_inputs(tokens: list[int], num_cached: int) -> list[int]:
+def next_inputs(tokens: list[int], cached: list[int]) -> list[int]:
     """Return the tokens to feed to the model in this step."""
-    raise NotImplementedError("Exercise 0.1: which tokens are not cached yet?")
+    raise NotImplementedError("Exercise 0.1: which tokens does the model have to compute?")
 
 
 @app.cell(hide_code=True)
@@ -314,28 +273,35 @@ def _():
     mo.md(r"""
     ## Your cache writes Shakespeare
 
-    Your two functions are enough to run the real model. The loop below asks `next_inputs` which
-    tokens to feed, and every head of every layer attends with `cached_attention`. It feeds the prompt
+    Your two functions are enough to run the real model. The loop below calls `next_inputs` for the
+    tokens to feed, and every head of every layer attends with `cached_attention`. It feeds a prompt
     one token at a time, because your attention takes one token; in lesson 1 it will take a chunk.
+    Then the user changes the prompt's last word and sends it again, to the same cache.
     """)
     return
 
 
 @app.cell
-def _(Cache):
-    def generate_with_cache(model, prompt, max_new_tokens, next_inputs, cached_attention):
-        """Continue `prompt` greedily. Returns the new tokens and their logits (N, V)."""
-        cache = Cache(cached_attention)
-        tokens, num_cached, all_logits = list(prompt), 0, []
+def _():
+    texts_of_the_user = (
+        "ROMEO:\nBut soft, what light through yonder window ",
+        "ROMEO:\nBut soft, what light through yonder garden ",
+    )
+
+    def generate_with_cache(model, cache, prompt, max_new_tokens, next_inputs):
+        """The new tokens after `prompt`, greedily; their logits (N, V); how many tokens were fed."""
+        tokens, all_logits, num_fed = list(prompt), [], 0
         while len(tokens) < len(prompt) + max_new_tokens:
-            for token in next_inputs(tokens, num_cached):
-                logits = cache.feed(model, token, position=num_cached)
-                num_cached += 1
+            inputs = next_inputs(tokens, list(cache.tokens))
+            cache.truncate(len(tokens) - len(inputs))  # drops the K/V of another text
+            for token in inputs:
+                logits = cache.feed(model, token)  # (V,)
+            num_fed += len(inputs)
             all_logits.append(logits)
             tokens.append(int(logits.argmax()))
-        return tokens[len(prompt) :], torch.stack(all_logits)
+        return tokens[len(prompt) :], torch.stack(all_logits), num_fed
 
-    return (generate_with_cache,)
+    return generate_with_cache, texts_of_the_user
 
 
 @app.cell(hide_code=True)
@@ -343,15 +309,14 @@ def _(
     cached_attention_attempt,
     generate_with_cache,
     next_inputs_attempt,
-    prompt,
-    reference_text,
-    your_text,
+    texts_of_the_user,
 ):
     _attempts = (next_inputs_attempt, cached_attention_attempt)
     if all(each.report.status == "passed" for each in _attempts):
-        _text = your_text(generate_with_cache, prompt, *(each.function for each in _attempts))
+        _functions = (each.function for each in _attempts)
+        _text = caching.your_text(generate_with_cache, texts_of_the_user, *_functions)
     else:
-        _text = reference_text(prompt)
+        _text = caching.reference_text(texts_of_the_user)
     mo.md(_text)
     return
 
@@ -361,17 +326,17 @@ def _():
     mo.md(r"""
     ## How much time does the cache save?
 
-    The loop without a cache and the engine now each write 200 characters on your machine. The engine
-    stands in for your attention, which copies its whole cache at every step. That is correct but slow;
-    the engine writes into memory that it reserved at the start.
+    The loop without a cache and the engine now each write 200 characters on your machine. This timing
+    uses the engine, because your attention copies its whole cache at every step. The engine writes into
+    memory that it reserved at the start.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(model, prompt, time_table, timed_both_ways):
-    uncached_us, cached_us = timed_both_ways(model, prompt, 200)
-    after("l00.tokens_computed", mo.md(time_table(len(prompt), uncached_us, cached_us)))
+def _(model, prompt):
+    uncached_us, cached_us = caching.timed_both_ways(model, prompt, 200)
+    after("l00.tokens_computed", mo.md(caching.time_table(len(prompt), uncached_us, cached_us)))
     return
 
 
@@ -380,11 +345,11 @@ def _():
     after(
         "l00.tokens_computed",
         mo.md(r"""
-        Without a cache, 200 characters take 598 times as many computed tokens as one character. With
-        a cache they take 5 times as many. That answers the question at the top. But look at the last
-        column: for 200 characters, the model computed 120 times fewer tokens with the cache, but the
-        run was not 120 times faster. A decode computes *one* token, yet it takes a good part of the
-        time of a step that computes fifty. Where does that time go?
+        Without a cache, the 200 characters compute 598 times as many tokens as the first one. With a
+        cache they compute 249 tokens, five times the prompt's 50. But look at the last column: with the
+        cache the model computed 120 times fewer tokens, and the run was not 120 times faster. A decode
+        computes *one* token, yet it takes a good part of the time of a step that computes fifty. Where
+        does that time go?
         """),
     )
     return
@@ -395,7 +360,7 @@ def _():
     mo.md(r"""
     ## What a step costs
 
-    This is the cost model of the whole course:
+    Modelled times in this course follow one formula:
 
     > cost of a step = max(weight read, arithmetic) + K/V read + overhead
 
@@ -406,7 +371,8 @@ def _():
     - **K/V read.** Attention reads the cached K/V of each request's context.
     - **Overhead.** Python, scheduling and the launch of many small operations, once per step.
 
-    Every modelled time in the course comes from one of two presets (`nanogpt/clock.py`):
+    Most of them come from two presets (`nanogpt/clock.py`). The page `docs/costs.md` lists every cost
+    model of the course, what it stands for and what it assumes.
 
     | modelled | weight read | arithmetic per token | K/V read per token of context | overhead |
     |:---|---:|---:|---:|---:|
@@ -414,7 +380,8 @@ def _():
     | an 8-billion-parameter model on a large GPU | 4.8 ms | 32 µs | 0.04 µs | 0.5 ms |
 
     The fit for the CPU has no weight read of its own: the time to read our model's 3.3 MiB is part of
-    the overhead.
+    the overhead. The GPU's 32 µs assume that its kernels achieve 500 TFLOP/s, about half of an H100's
+    peak.
 
     On the GPU, the arithmetic of 150 tokens takes as long as the weight read. This point is the
     **knee**. Small batches of decodes lie to its left: they are **memory-bound**, and another decode
@@ -428,8 +395,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(step_costs):
-    Figure(step_costs(), "What does the second token of a step cost? And the tenth?")
+def _():
+    Figure(batching.step_costs(), "What does the second token of a step cost? And the tenth?")
     return
 
 
@@ -531,27 +498,17 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(
-    Batching,
-    SLOTS,
-    WAITING,
-    batching_side,
-    call,
-    engine_finish_steps,
-    finish_steps_attempt,
-    model,
-):
+def _(finish_steps_attempt, model):
     _kinds = (("Static batching", False), ("Continuous batching", True))
-    _engine = [engine_finish_steps(model, kind) for _, kind in _kinds]
+    _engine = [batching.engine_finish_steps(model, kind) for _, kind in _kinds]
     _drawn, _whose = _engine, "the real engine's steps"
     batching_note = "The picture shows the real engine's steps. Once you have written `finish_steps`, it shows your steps."
     if finish_steps_attempt.started:
-        _yours = [
-            call(finish_steps_attempt.function, (WAITING, SLOTS, kind)).value for _, kind in _kinds
-        ]
+        _asked = batching.WAITING, batching.SLOTS
+        _yours = [call(finish_steps_attempt.function, (*_asked, kind)).value for _, kind in _kinds]
         try:
             for _answer in _yours:
-                batching_side("yours", _answer)
+                batching.batching_side("yours", _answer)
             _drawn, _whose = _yours, "your finish_steps"
             _agree = (
                 "agrees: it finishes all six requests after the same steps"
@@ -564,7 +521,7 @@ def _(
     after(
         "l00.last_request",
         Batching(
-            *(batching_side(kind[0], done) for kind, done in zip(_kinds, _drawn, strict=True)),
+            *(batching.batching_side(kind[0], done) for kind, done in zip(_kinds, _drawn, strict=True)),
             title=f"Six requests in three slots: {_whose}",
             question="Which requests finish earlier with continuous batching?",
         ),
@@ -636,15 +593,15 @@ def _():
 
 
 @app.cell
-def _(CostClock, Engine, EngineConfig, four_requests, model, replay):
+def _(model):
     served = replay(
-        Engine(model, EngineConfig(token_budget=512), clock=CostClock()), four_requests()
+        Engine(model, EngineConfig(token_budget=512), clock=CostClock()), batching.four_requests()
     )
     return (served,)
 
 
 @app.cell(hide_code=True)
-def _(Timeline, served):
+def _(served):
     after(
         "l00.whose_gaps",
         Timeline(
@@ -657,7 +614,7 @@ def _(Timeline, served):
 
 
 @app.cell(hide_code=True)
-def _(all_request_metrics, served):
+def _(served):
     _metrics = all_request_metrics(served)
 
     def _row(each):
@@ -715,8 +672,8 @@ def _():
     Two limits set the size of the batch. **Memory:** the weights take their part, and the K/V of all
     requests has to fit into the rest. **The ITL limit:** each further request adds bytes to read and
     arithmetic to do, so the step takes longer for everyone. Work out which limit comes first. (This
-    estimate is more optimistic than the presets: the K/V read overlaps with the arithmetic too, and
-    overhead is left out.)
+    estimate has a formula of its own, more optimistic than the presets: the K/V read overlaps with the
+    arithmetic too. Overhead, the memory for activations, and models that need several GPUs are left out.)
     """)
     return
 
@@ -817,7 +774,7 @@ def _():
 
     - Without a cache, every step computes all tokens so far, so the work grows with the square of
       the length. With a cache each token is computed once, because its key and value do not change.
-    - A step costs max(weight read, arithmetic) + K/V read + overhead. Long prefills are
+    - A step costs max(weight read, arithmetic) + K/V read + overhead, modelled. Long prefills are
       compute-bound, small batches of decodes memory-bound.
     - Therefore requests share steps, and a finished request gives its slot to the next one at once.
     - TTFT and the largest ITL show the waits that a user notices. TPOT, a mean, hides a stall.
@@ -832,10 +789,15 @@ def _():
     | memory for K/V | `--gpu-memory-utilization` 0.92, minus weights and activations, measured at start-up | `--mem-fraction-static` |
     | TTFT, ITL | `vllm:time_to_first_token_seconds`, `vllm:inter_token_latency_seconds` | `sglang:time_to_first_token_seconds`, `sglang:inter_token_latency_seconds` |
 
+    **How the control flow differs.** Our `step` returns when its tokens are recorded, and the next step
+    begins after that. vLLM and SGLang plan the next step while the GPU runs this one, so their schedulers
+    plan with tokens that are not sampled yet. vLLM has one loop for prefills and decodes, as here. In
+    SGLang a step is a prefill *or* a decode, unless `--enable-mixed-chunk` is set.
+
     - At start-up vLLM logs "GPU KV cache size: … tokens" and SGLang `max_total_num_tokens`, the first
       number of your `capacity`.
-    - By default both engines plan the next step while the GPU runs this one; ours waits. In SGLang
-      prefills and decodes share a step only with `--enable-mixed-chunk`.
+    - llama.cpp's server keeps a slot's K/V between two requests and reuses the common beginning of their
+      texts: your `next_inputs`. It computes the last token again even when all tokens are cached.
     - **Orca** (Yu et al., OSDI 2022) introduced continuous batching as *iteration-level scheduling*.
       Its *selective batching* puts all tokens of a step into one flat row and separates the requests
       only in attention, as `nanogpt/executors/packed.py` does.

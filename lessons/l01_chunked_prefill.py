@@ -9,9 +9,26 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
+    from course.engine_loop import engine_loop
+    from course.figure import Figure, stopped
     from course.lazy import torch
+    from course.lesson_data import l01_chunks as chunking
+    from course.lesson_data import l01_curves as charts
+    from course.lesson_data import l01_exhibits as exhibits
+    from course.lesson_data.texts import served
     from course.prediction import after, hints, predict
+    from course.replay import replays
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Policies, load_model, planning
+    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
+    from nanogpt.experiments.trace_metrics import summary
+    from nanogpt.experiments.whole_prompts import plan_whole_prompts
+    from nanogpt.figures.curves import latencies
+    from nanogpt.policies import masks
+    from widgets import MaskStepper, Timeline, whose
+
+    # This model is too small to gain from a second thread.
+    torch.set_num_threads(1)
 
 
 @app.cell(hide_code=True)
@@ -37,87 +54,8 @@ def _():
     return
 
 
-@app.cell(hide_code=True)
-def _():
-    from course.engine_loop import engine_loop
-    from course.figure import Figure, stopped
-    from course.lesson_data.l01_chunks import (
-        budget_table,
-        budget_verdict,
-        drawn_masks,
-        exhibit_masks,
-        long_prompt_arrives,
-        one_tiny_layer,
-        picked_budget,
-        six_requests,
-    )
-    from course.lesson_data.l01_curves import budget_chart, limit_chart
-    from course.lesson_data.l01_exhibits import (
-        flips_table,
-        late_arrival,
-        text_by_chunk_size,
-    )
-    from course.lesson_data.texts import served
-    from course.replay import replays
-    from nanogpt import Engine, EngineConfig, Policies, load_model, planning
-    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
-    from nanogpt.experiments.trace_metrics import summary
-    from nanogpt.experiments.whole_prompts import plan_whole_prompts
-    from nanogpt.figures.curves import latencies
-    from nanogpt.policies import masks
-    from widgets import MaskStepper, Timeline, whose
-
-    # This model is too small to gain from a second thread.
-    torch.set_num_threads(1)
-    return (
-        CostClock,
-        Engine,
-        EngineConfig,
-        Figure,
-        LARGE_GPU,
-        MaskStepper,
-        Policies,
-        SERVER_CPU,
-        Timeline,
-        WallClock,
-        budget_chart,
-        budget_table,
-        budget_verdict,
-        drawn_masks,
-        engine_loop,
-        exhibit_masks,
-        flips_table,
-        late_arrival,
-        latencies,
-        limit_chart,
-        load_model,
-        long_prompt_arrives,
-        masks,
-        one_tiny_layer,
-        picked_budget,
-        plan_whole_prompts,
-        planning,
-        replays,
-        served,
-        six_requests,
-        stopped,
-        summary,
-        text_by_chunk_size,
-        whose,
-    )
-
-
 @app.cell
-def _(
-    CostClock,
-    Engine,
-    EngineConfig,
-    LARGE_GPU,
-    Policies,
-    load_model,
-    long_prompt_arrives,
-    plan_whole_prompts,
-):
+def _():
     model = load_model()
     whole_prompts = Policies(plan_step=plan_whole_prompts)
     chunks = Policies()  # the reference plan
@@ -126,14 +64,14 @@ def _(
         """The trace of the five requests, each step charged the modelled cost of a large GPU."""
         config = EngineConfig(token_budget=32)  # the plan of whole prompts ignores it
         engine = Engine(model, config, policies, clock=CostClock(LARGE_GPU))
-        return engine.run(long_prompt_arrives())
+        return engine.run(chunking.long_prompt_arrives())
 
     whole_gpu = serve(whole_prompts)
     return chunks, model, serve, whole_gpu, whole_prompts
 
 
 @app.cell(hide_code=True)
-def _(Timeline, whole_gpu):
+def _(whole_gpu):
     Timeline(
         whole_gpu.to_json(),
         title="Whole prompts, times modelled on a large GPU",
@@ -146,9 +84,8 @@ def _(Timeline, whole_gpu):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The width of a step shows how long it takes. (Press **Width shows time** to turn this off: each step
-    then has one column, in which you can read the letters.) Each of the four requests has one ITL of
-    206 ms; every other ITL is about 5 ms. No request failed, no error was logged, and throughput looks
+    The width of a step is the time that it takes. (Without **Width shows time**, each step has one
+    column, in which you can read the letters.) Each of the four requests has one ITL of 206 ms; every other ITL is about 5 ms. No request failed, no error was logged, and throughput looks
     fine, but four users stared at a frozen screen.
 
     The times are *modelled* with lesson 0's cost of a step on the large GPU: max(weight read,
@@ -167,7 +104,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self._plan(")
     return
 
@@ -208,7 +145,7 @@ def _(chunks, serve):
 
 
 @app.cell(hide_code=True)
-def _(Timeline, chunked_gpu, whole_gpu):
+def _(chunked_gpu, whole_gpu):
     after(
         "l01.what_improves",
         Timeline(
@@ -339,9 +276,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(MaskStepper, drawn_masks, mask_attempt):
+def _(mask_attempt):
     MaskStepper(
-        drawn_masks(mask_attempt),
+        chunking.drawn_masks(mask_attempt),
         title="chunk_mask(4, 3): three new tokens after four cached ones",
         question="Which keys may each of the three new tokens attend to?",
     )
@@ -481,54 +418,45 @@ def _():
 
     Six requests, some short and some long, arrive at different steps. The engine is the one in
     `nanogpt/engine.py`. Your functions enter it through `Policies`, its record of decision functions, as
-    soon as you have written them, right or wrong. They run under a time limit. The engine refuses an
+    soon as you have written them, right or wrong:
+
+    ```python
+    policies = Policies(plan_step=plan_step, chunk_mask=chunk_mask, chunk_inputs=chunk_inputs)
+    Engine(exact, sampled, policies, clock=CostClock(LARGE_GPU)).run(six_requests())
+    ```
+
+    The page makes this call in a process of its own, under a time limit. The engine refuses an
     impossible plan with an error message, before it changes any state.
     """)
     return
 
 
-@app.cell
-def _(
-    CostClock,
-    Engine,
-    EngineConfig,
-    LARGE_GPU,
-    load_model,
-    replays,
-    six_requests,
-):
+@app.cell(hide_code=True)
+def _():
     exact = load_model().double()  # in float64, rounding is too small to flip a token here
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
     run_with = replays(
-        lambda policies: Engine(exact, sampled, policies, clock=CostClock(LARGE_GPU)), six_requests
+        lambda policies: Engine(exact, sampled, policies, clock=CostClock(LARGE_GPU)),
+        chunking.six_requests,
     )
     reference_trace = run_with.reference
     return exact, reference_trace, run_with, sampled
 
 
-@app.cell
-def _(
-    Policies,
-    Timeline,
-    inputs_attempt,
-    mask_attempt,
-    masks,
-    plan_attempt,
-    planning,
-    reference_trace,
-    run_with,
-):
+@app.cell(hide_code=True)
+def _(inputs_attempt, mask_attempt, plan_attempt, reference_trace, run_with):
     attempts = {
         "plan_step": plan_attempt,
         "chunk_mask": mask_attempt,
         "chunk_inputs": inputs_attempt,
     }
-    yours = Policies(
-        plan_step=plan_attempt.or_reference(planning.plan_step),
-        chunk_mask=mask_attempt.or_reference(masks.chunk_mask),
-        chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
+    your_trace = run_with(
+        Policies(
+            plan_step=plan_attempt.or_reference(planning.plan_step),
+            chunk_mask=mask_attempt.or_reference(masks.chunk_mask),
+            chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
+        )
     )
-    your_trace = run_with(yours)
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -540,19 +468,11 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(
-    attempts,
-    exact,
-    reference_trace,
-    sampled,
-    served,
-    six_requests,
-    your_trace,
-):
+def _(attempts, exact, reference_trace, sampled, your_trace):
     mo.md(
         served(
             attempts,
-            six_requests(),
+            chunking.six_requests(),
             exact,
             sampled,
             your_trace,
@@ -564,21 +484,15 @@ def _(
 
 
 @app.cell
-def _(
-    CostClock,
-    Engine,
-    LARGE_GPU,
-    exact,
-    sampled,
-    six_requests,
-    whole_prompts,
-):
-    whole_six = Engine(exact, sampled, whole_prompts, clock=CostClock(LARGE_GPU)).run(six_requests())
+def _(exact, sampled, whole_prompts):
+    whole_six = Engine(exact, sampled, whole_prompts, clock=CostClock(LARGE_GPU)).run(
+        chunking.six_requests()
+    )
     return (whole_six,)
 
 
 @app.cell(hide_code=True)
-def _(Figure, attempts, latencies, stopped, whole_six, whose, your_trace):
+def _(attempts, whole_six, your_trace):
     _runs = {
         f"plan: {whose(any(each.started for each in attempts.values()))}": your_trace,
         "whole prompts": whole_six,
@@ -612,8 +526,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(model, text_by_chunk_size):
-    mo.md(text_by_chunk_size(model))
+def _(model):
+    mo.md(exhibits.text_by_chunk_size(model))
     return
 
 
@@ -652,11 +566,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(MaskStepper, exhibit_masks):
+def _():
     after(
         "l01.exhibit_a",
         MaskStepper(
-            exhibit_masks(),
+            chunking.exhibit_masks(),
             title="The second chunk of 8 tokens",
             question="Which rows attend to keys of later tokens?",
         ),
@@ -674,8 +588,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(flips_table, model):
-    after("l01.poisoned_rows", mo.md(flips_table(model)))
+def _(model):
+    after("l01.poisoned_rows", mo.md(exhibits.flips_table(model)))
     return
 
 
@@ -704,8 +618,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Timeline, late_arrival, model):
-    late, on_time = late_arrival(model)
+def _(model):
+    late, on_time = exhibits.late_arrival(model)
     Timeline(
         late.to_json(),
         title="Exhibit B, times modelled on a large GPU",
@@ -762,24 +676,15 @@ def _():
 
 
 @app.cell
-def _(
-    CostClock,
-    Engine,
-    EngineConfig,
-    LARGE_GPU,
-    chunks,
-    long_prompt_arrives,
-    one_tiny_layer,
-    summary,
-    whole_prompts,
-):
-    tiny = one_tiny_layer()
+def _(chunks, whole_prompts):
+    tiny = chunking.one_tiny_layer()
     BUDGETS = (8, 16, 32, 64, 128)
 
     def run_once(some_model, clock, policies, token_budget):
         """One run of the five requests, in numbers."""
         config = EngineConfig(token_budget=token_budget)
-        return summary(Engine(some_model, config, policies, clock=clock).run(long_prompt_arrives()))
+        engine = Engine(some_model, config, policies, clock=clock)
+        return summary(engine.run(chunking.long_prompt_arrives()))
 
     def measure(some_model, make_clock, budgets=BUDGETS):
         """Whole prompts, and then chunks with each budget."""
@@ -793,15 +698,15 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(budget_table, on_gpu):
-    mo.md(budget_table("**a large GPU** (modelled)", on_gpu))
+def _(on_gpu):
+    mo.md(chunking.budget_table("**a large GPU** (modelled)", on_gpu))
     return
 
 
 @app.cell(hide_code=True)
-def _(Figure, budget_chart, on_gpu):
+def _(on_gpu):
     Figure(
-        budget_chart(on_gpu),
+        charts.budget_chart(on_gpu),
         "Up and to the left is better. Which budget would you choose?",
     )
     return
@@ -831,7 +736,7 @@ def _():
 
 
 @app.cell
-def _(LARGE_GPU):
+def _():
     itl_limit_us = 20_000  # change the limit and run the cell
 
     def gpu_step_us(tokens):
@@ -843,30 +748,19 @@ def _(LARGE_GPU):
 
 
 @app.cell(hide_code=True)
-def _(
-    CostClock,
-    LARGE_GPU,
-    budget_attempt,
-    budget_verdict,
-    chunks,
-    gpu_step_us,
-    itl_limit_us,
-    picked_budget,
-    run_once,
-    tiny,
-):
+def _(budget_attempt, chunks, gpu_step_us, itl_limit_us, run_once, tiny):
     def _largest_itl_us(budget):
         return run_once(tiny, CostClock(LARGE_GPU), chunks, budget).worst_itl_us
 
-    picked = picked_budget(budget_attempt, gpu_step_us, itl_limit_us)
-    mo.md(budget_verdict(budget_attempt, picked, itl_limit_us, _largest_itl_us))
+    picked = chunking.picked_budget(budget_attempt, gpu_step_us, itl_limit_us)
+    mo.md(chunking.budget_verdict(budget_attempt, picked, itl_limit_us, _largest_itl_us))
     return (picked,)
 
 
 @app.cell(hide_code=True)
-def _(Figure, gpu_step_us, itl_limit_us, limit_chart, on_gpu, picked):
+def _(gpu_step_us, itl_limit_us, on_gpu, picked):
     Figure(
-        limit_chart(gpu_step_us, on_gpu, picked, itl_limit_us),
+        charts.limit_chart(gpu_step_us, on_gpu, picked, itl_limit_us),
         "Where do the largest ITLs lie, compared with the cost of a full step?",
     )
     return
@@ -883,11 +777,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(CostClock, SERVER_CPU, budget_table, measure, tiny):
+def _(measure, tiny):
     on_cpu = measure(tiny, lambda: CostClock(SERVER_CPU))
     mo.md(
         "/// details | The same budgets on a CPU, where chunking gains no throughput\n"
-        + budget_table("**a CPU** (modelled, fitted to measured steps)", on_cpu)
+        + chunking.budget_table("**a CPU** (modelled, fitted to measured steps)", on_cpu)
         + "\n\nNo budget raises throughput here, and every budget lengthens TTFT. The only gain is "
         "shorter ITLs. The CPU preset of lesson 0 has a weight read of 0, so a chunk finds no idle "
         "arithmetic: every further step pays its overhead, and every chunk reads the K/V of its "
@@ -906,10 +800,10 @@ def _():
 
 
 @app.cell
-def _(WallClock, budget_table, chunks, measure, model, run_once):
+def _(chunks, measure, model, run_once):
     run_once(model, WallClock(), chunks, 16)  # warms up
     live = measure(model, WallClock, (16, 64))
-    mo.md(budget_table("**this machine**, just now", live))
+    mo.md(chunking.budget_table("**this machine**, just now", live))
     return
 
 
@@ -949,8 +843,14 @@ def _():
     | `token_budget` | `--max-num-batched-tokens`: 8,192 on an H100, 16,384 from 160 GiB of GPU memory, 2,048 below 70 GiB and on an A100 (`vllm serve`) | `--chunked-prefill-size`: 8,192 on an H100, 2,048 to 16,384 by GPU memory; -1 is off |
     | no further limit | `--long-prefill-token-threshold` caps the tokens of one prompt per step (default 0: no cap) | `--prefill-decode-interval` puts decode steps between prefills (off by default) |
 
-    - vLLM's scheduler has no prefill phase and no decode phase: the `num_computed_tokens` of each request
-      catch up with its `num_tokens`. The author of the proposal to chunk prefills there wrote that *TTFT
+    **How the control flow differs.** Our `schedule` collects the requests that may run, and `plan_step`
+    divides the budget among them, decodes first. vLLM's scheduler has no prefill phase and no decode
+    phase: it goes through its running requests in the order of their admission and gives each one as many
+    tokens as its `num_computed_tokens` lack, while the budget lasts; only then come the waiting ones. So a
+    prefill that was admitted earlier takes its chunk before a later request's decode. SGLang chooses a
+    prefill batch or a decode batch in each round. Lesson 2 walks through vLLM's loop.
+
+    - The author of the proposal to chunk prefills in vLLM wrote that *TTFT
       is supposed to be a bit slower* ([RFC #3130](https://github.com/vllm-project/vllm/issues/3130)).
     - **Sarathi** ([Agrawal et al., 2023](https://arxiv.org/abs/2308.16369)) introduced chunked prefills:
       each batch holds one chunk and as many decodes as fit.

@@ -4,12 +4,23 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="2 · The scheduler")
 
 with app.setup(hide_code=True):
+    from dataclasses import replace
+
     import marimo as mo
 
     from course.attempt import attempt
+    from course.engine_loop import engine_loop
+    from course.lesson_data import l02_exhibits as exhibits
+    from course.lesson_data import l02_scheduler as queues
+    from course.lesson_data.texts import served
     from course.prediction import after, hints, predict
+    from course.replay import replays
+    from course.saved_answers import load_policies
     from course.task import task
-    from nanogpt.policy_views import RequestView
+    from nanogpt import Engine, EngineConfig, Policies, load_model
+    from nanogpt.policies import queueing
+    from nanogpt.views.request_view import RequestView
+    from widgets import HeapStepper, KVBudget, Timeline
 
 
 @app.cell(hide_code=True)
@@ -22,7 +33,7 @@ def _():
 
     Afterwards you can
 
-    - rank a queue, admit requests under a memory budget, choose the request to preempt when memory
+    - order a queue, admit requests under a memory budget, choose the request to preempt when memory
       runs short, and requeue it without losing its text,
     - read the engine's `schedule()` and say what it guarantees about memory,
     - recognise a livelock in a picture of a run.
@@ -41,52 +52,11 @@ def _():
     return
 
 
-@app.cell(hide_code=True)
+@app.cell
 def _():
-    from dataclasses import replace
-
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l02_exhibits import oldest, switched_off, twins, your_twins
-    from course.lesson_data.l02_posts import passed_policies, tests_table
-    from course.lesson_data.l02_scheduler import POST, queue_of, recomputed, six_requests, verona
-    from course.lesson_data.texts import served
-    from course.replay import replays
-    from course.saved_answers import load_policies
-    from nanogpt import Engine, EngineConfig, load_model
-    from nanogpt.policies import queueing
-    from widgets import HeapStepper, KVBudget, Timeline
-
-    return (
-        Engine,
-        EngineConfig,
-        HeapStepper,
-        KVBudget,
-        POST,
-        Timeline,
-        engine_loop,
-        load_model,
-        load_policies,
-        oldest,
-        passed_policies,
-        queue_of,
-        queueing,
-        recomputed,
-        replace,
-        replays,
-        served,
-        six_requests,
-        switched_off,
-        tests_table,
-        twins,
-        verona,
-        your_twins,
-    )
-
-
-@app.cell(hide_code=True)
-def _(Engine, POST, load_model, verona):
     exact = load_model().double()  # in float64 rounding can flip no token
-    tragedy = Engine(exact, POST).run(verona())
+    short_of_memory = EngineConfig(policy="priority", token_budget=16, max_kv_tokens=22, max_prefilling=1)
+    tragedy = Engine(exact, short_of_memory, Policies()).run(queues.verona())
     return exact, tragedy
 
 
@@ -115,7 +85,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(KVBudget, tragedy):
+def _(tragedy):
     after(
         "l02.recompute",
         KVBudget(
@@ -153,8 +123,7 @@ def _():
     mo.md(r"""
     ## Preempt, admit, plan
 
-    This is the engine's loop. Each step calls `Scheduler.schedule()`, the second block, which makes
-    three decisions in this order:
+    Each step of the engine calls `Scheduler.schedule()`, which makes three decisions in this order:
 
     1. **Preempt.** `select_victims`, the marked line, preempts running requests, one after another,
        until the K/V of the remaining ones fits into the budget. You write `choose_victim` and
@@ -162,13 +131,13 @@ def _():
     2. **Admit.** `select_admissible` chooses the waiting requests that may start, in the order of the
        queue. You write `sort_key` and `admit`.
     3. **Plan.** `_plan` decides how many tokens each request computes, with your `plan_step` of
-       lesson 1. (`_prefix_hits` belongs to lesson 7.)
+       lesson 1. (The prefix hits belong to lesson 7.)
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.select_victims(")
     return
 
@@ -193,7 +162,7 @@ def _():
     ### The order of the queue
 
     Under **FCFS** (first come, first served) the earliest arrival goes first. Under priority the most
-    important request goes first. Under either policy, one function computes the request's **rank** in
+    important request goes first. Under either policy, one function computes the request's **key** in
     the queue, as a tuple. Python compares tuples from the left.
     """)
     return
@@ -207,8 +176,8 @@ def _():
 
 @app.function
 def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
-    """Return the request's rank in the queue: a tuple of numbers; the smallest goes first."""
-    raise NotImplementedError("Exercise 2.1: what is the rank of this request in the queue?")
+    """Return the request's key in the queue: a tuple of numbers; the smallest goes first."""
+    raise NotImplementedError("Exercise 2.1: what is the key of this request in the queue?")
 
 
 @app.cell(hide_code=True)
@@ -241,10 +210,10 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(HeapStepper, key_attempt, queue_of):
+def _(key_attempt):
     HeapStepper(
-        *queue_of(key_attempt),
-        question="How many entries move until the smallest rank is at the top again?",
+        *queues.queue_of(key_attempt),
+        question="How many entries move until the smallest key is at the top again?",
     )
     return
 
@@ -299,9 +268,67 @@ def _():
     ### Which request is preempted?
 
     Admission was careful, and still the running requests have grown over the budget. One of them must
-    release its K/V. Before you write: is it fairer to preempt the request that has run longest, or the
-    one that has just started? And does every request finish under your rule?
+    release its K/V. Is it fairer to preempt the request that has run longest, or the one that has just
+    started? This lesson grew from a post on scheduling by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), and the post's code chose
+    the first.
+
+    Two equal requests run with a KV budget of 22: 10 prompt tokens each, 10 new tokens each. When
+    memory runs short, the request that has run longest is preempted, because it has had the most engine
+    time. A preempted request starts its text from the beginning.
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l02.livelock",
+        "Alone, each request takes 10 steps. How many steps do the two take together?",
+        (
+            "11: they run side by side",
+            "About 20: one after the other",
+            "About 30: one of them starts over",
+            "They never finish",
+        ),
+        3,
+        "**Never.** The budget holds both requests for a step or two. Then the older one is preempted and "
+        "comes back as the newer one, so the other is now the older one. Each is preempted before it can "
+        "finish, and its text is lost each time. (If a victim kept its text, both would finish after 19 "
+        "steps.)",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l02.livelock",
+        KVBudget(
+            exhibits.twins(exhibits.oldest).to_json(),
+            "Two equal requests, stopped after 40 steps",
+            question="What does a livelock look like?",
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l02.livelock",
+        mo.md(r"""
+    This is a **livelock**: the engine is busy in every step, and no request makes progress. The sawtooth
+    is its signature; no error is ever logged. The published key was `max((priority, -arrival_time))`,
+    which reads like *the most recent of the least important*, but the minus sign selects the oldest.
+
+    vLLM had a related defect: a preempted request resumes, finds no room for its long prompt, and is
+    preempted again in the next step ([#25538](https://github.com/vllm-project/vllm/issues/25538)).
+
+    Now choose a rule under which every request finishes. Below your function, the same two requests run
+    under it.
+    """),
+    )
     return
 
 
@@ -312,7 +339,7 @@ def _():
 
 
 @app.function
-def choose_victim(active: list[RequestView]) -> int:
+def choose_victim(running: list[RequestView]) -> int:
     """Return the id of the running request to preempt when the KV budget is exceeded."""
     raise NotImplementedError("Exercise 2.3: which request is preempted?")
 
@@ -331,18 +358,26 @@ def _():
 
 
 @app.cell(hide_code=True)
+def _(victim_attempt):
+    KVBudget(
+        exhibits.your_twins(victim_attempt).to_json(),
+        "The same two requests, under your rule",
+        question="Do both finish, and which one waits?",
+    ) if victim_attempt.started else None
+    return
+
+
+@app.cell(hide_code=True)
 def _():
     mo.md(r"""
     ### What does a preempted request keep?
 
-    A preempted request has lost its K/V but not its tokens. It goes back to the queue with four values:
-    the tokens whose K/V it needs, how many of them have K/V already, its arrival, and the number of
-    generated tokens that it keeps. This is preemption by **recompute**. (The alternative is
-    **swapping**: copying the K/V to main memory and back.)
+    A preempted request has lost its K/V but not its tokens. When it runs again, it computes the K/V
+    anew. This is preemption by **recompute**. (The alternative is **swapping**: copying the K/V to main
+    memory and back.)
 
-    This lesson grew from a post on scheduling by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). The post asks here:
-    should a preempted request keep its old place in the queue, or go to the back?
+    The post leaves one question open: should a preempted request keep its old place in the queue, or go
+    to the back?
     """)
     return
 
@@ -363,7 +398,7 @@ def _():
         "With a KV budget of 40, request 3 takes 42 steps instead of 19, and request 4, which arrived "
         "after it, takes 16 instead of 20. The number of recomputed tokens can go either way: 79 instead "
         "of 60 with this budget, 60 instead of 81 with a budget of 48. The place decides which request "
-        "waits: at the back a victim loses both its K/V and its turn. The published scheduler "
+        "waits: at the back, a victim must recompute and queue behind later arrivals. The published scheduler "
         "wrote `candidate.arrival_time = step` on every admission, so a preempted request queued behind "
         "every request that had arrived in the meantime. An arrival time must be set once.",
     )
@@ -401,14 +436,20 @@ def _():
     ## Your scheduler, on real Shakespeare
 
     Six requests of three priorities share a KV budget of 160 tokens, which is too little for them. As
-    soon as you have written a function, the engine uses it (through `Policies`), even if its check
-    fails. A call that takes too long is stopped.
+    soon as you have written a function, the engine uses it, even if its check fails:
+
+    ```python
+    policies = Policies(sort_key=sort_key, admit=admit, choose_victim=choose_victim, requeue=requeue)
+    Engine(exact, stage, policies).run(six_requests())
+    ```
+
+    The page makes this call in a process of its own, which is stopped if your function takes too long.
     """)
     return
 
 
 @app.cell
-def _(Engine, EngineConfig, exact, load_policies, replays, six_requests):
+def _():
     stage = EngineConfig(
         policy="priority",  # or "fcfs", or a function such as lambda request: (len(request.prompt_tokens),)
         token_budget=32,
@@ -417,19 +458,22 @@ def _(Engine, EngineConfig, exact, load_policies, replays, six_requests):
         temperature=0.8,
         seed=1,
     )
-    run_with = replays(lambda policies: Engine(exact, stage, policies), six_requests, 300)
+    return (stage,)
+
+
+@app.cell(hide_code=True)
+def _(exact, stage):
+    run_with = replays(lambda policies: Engine(exact, stage, policies), queues.six_requests, 300)
     reference_trace = run_with.reference
     earlier = load_policies("l02_scheduling")  # what you wrote in lesson 1 and passed
-    return earlier, reference_trace, run_with, stage
+    return earlier, reference_trace, run_with
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(
     admit_attempt,
     earlier,
     key_attempt,
-    queueing,
-    replace,
     requeue_attempt,
     run_with,
     victim_attempt,
@@ -447,7 +491,7 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(KVBudget, reference_trace, started, your_trace):
+def _(reference_trace, started, your_trace):
     KVBudget(
         your_trace.to_json(),
         "KV tokens against a budget of 160",
@@ -460,7 +504,7 @@ def _(KVBudget, reference_trace, started, your_trace):
 
 
 @app.cell(hide_code=True)
-def _(Timeline, reference_trace, started, your_trace):
+def _(reference_trace, started, your_trace):
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -473,28 +517,18 @@ def _(Timeline, reference_trace, started, your_trace):
 
 
 @app.cell(hide_code=True)
-def _(
-    attempts,
-    earlier,
-    exact,
-    recomputed,
-    reference_trace,
-    served,
-    six_requests,
-    stage,
-    your_trace,
-):
+def _(attempts, earlier, exact, reference_trace, stage, your_trace):
     mo.md(
         served(
             attempts,
-            six_requests(),
+            queues.six_requests(),
             exact,
             stage,
             your_trace,
             reference_trace,
             "The order of requests cannot change a text; look at `requeue`.",
             earlier=f"From lesson 1: {earlier.sentence}",
-            counted=f"{recomputed(your_trace)} of the computed tokens were recomputed ones.",
+            counted=f"{queues.recomputed(your_trace)} of the computed tokens were recomputed ones.",
         )
     )
     return
@@ -503,16 +537,10 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Change `policy` in the cell above to `"fcfs"` or to a function of your own: the schedule changes and
+    Change `policy` in the cell above the pictures to `"fcfs"` or to a function of your own: the schedule changes and
     the texts do not. The random number that picks a token depends only on the seed, the request and the
     position.
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(attempts, exact, passed_policies, tests_table):
-    mo.md(tests_table(exact, passed_policies(attempts)))
     return
 
 
@@ -521,14 +549,15 @@ def _():
     mo.md(r"""
     /// details | For readers of the post: its errors, and what its tests do not see
 
-    In its KEY CHECK, the post reads the K/V length from `req0.kv_cache` after the run. By then this
-    engine has released the K/V of a finished request, so the table above takes the length from the trace.
+    The post's four tests pass on this engine (`tests/engine/test_posts.py`). Its KEY CHECK reads the K/V
+    length from `req0.kv_cache` after the run; by then this engine has released the K/V of a finished
+    request, so that test takes the length from the trace.
 
     In the post the two texts of test 4 differ (`drie as fa` and `Cafpter,-'`), and the test passes,
     because it compares only lengths. The texts differ because the preempted request started its text
     over, and because all requests drew from one stream of random numbers.
 
-    | the post's error | why | cure |
+    | the post's error | why | fix |
     |:--|:--|:--|
     | `UnboundLocalError` in the step log | the `print` comes before the assignment | print after the decision |
     | `Boolean value of Tensor with more than one value is ambiguous` | `if not chunk` on a tensor; with one token, id 0 silently counts as empty | ask for the length |
@@ -585,13 +614,13 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(KVBudget, switched_off):
+def _():
     after(
         "l02.halves",
         KVBudget(
-            switched_off("admission").to_json(),
+            exhibits.switched_off("admission").to_json(),
             "One half missing, a budget of 160",
-            other=switched_off("preemption").to_json(),
+            other=exhibits.switched_off("preemption").to_json(),
             names=("without admission", "without preemption"),
             question="Which run crosses the line again and again, and which one stays above it?",
         ),
@@ -623,82 +652,15 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it: preempt the request that has run longest
-
-    This defect is from the code of the scheduling post. You get the symptom first: decide what is wrong
-    before you open the answer.
-
-    Two equal requests run with a KV budget of 22: 10 prompt tokens each, 10 new tokens each. When
-    memory runs short, the request that has run longest is preempted, because it has had the most engine
-    time. A preempted request starts its text from the beginning. Each decision looks fair.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l02.livelock",
-        "Alone, each request takes 10 steps. How many steps do the two take together?",
-        (
-            "11: they run side by side",
-            "About 20: one after the other",
-            "About 30: one of them starts over",
-            "They never finish",
-        ),
-        3,
-        "**Never.** The budget holds both requests for a step or two. Then the older one is preempted and "
-        "comes back as the newer one, so the other is now the older one. Each is preempted before it can "
-        "finish, and its text is lost each time. (If a victim kept its text, both would finish after 19 "
-        "steps.)",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _(KVBudget, oldest, twins, victim_attempt, your_twins):
-    politeness = twins(oldest)
-    after(
-        "l02.livelock",
-        KVBudget(
-            politeness.to_json(),
-            "Two equal requests, stopped after 40 steps",
-            other=your_twins(victim_attempt).to_json(),
-            names=("preempt the oldest", "yours" if victim_attempt.started else "the reference"),
-            question="What does a livelock look like?",
-        ),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l02.livelock",
-        mo.md(r"""
-    This is a **livelock**: the engine is busy in every step, and no request makes progress. The sawtooth
-    is its signature; no error is ever logged. The published key was `max((priority, -arrival_time))`,
-    which reads like *the most recent of the least important*, but the minus sign selects the oldest.
-
-    To guarantee progress, one request must be safe from preemption by all others. Under the rule of
-    exercise 2.3 this is the first request of the queue. vLLM had a related defect: a preempted request
-    resumes, finds no room for its long prompt, and is preempted again in the next step
-    ([#25538](https://github.com/vllm-project/vllm/issues/25538)).
-    """),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What does preemption cost?
 
     Recomputing costs a long prefill for tokens that the engine had already computed: in the priority run
-    of six requests, 194 of the 532 tokens that the reference computes are recomputed ones. A proposal in
+    of six requests, 194 of the 532 tokens that the reference computes are recomputed. Watch for this in
+    production: vLLM's metric `vllm:num_preemptions_total` grows while `vllm:kv_cache_usage_perc` stays
+    near 1. A proposal in
     vLLM measured 10 to 23 % recomputed tokens in online serving under KV pressure, and 79 % in a forced
     worst case
-    ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)). The cures are more memory, or
+    ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)). More memory helps, or
     admission that leaves some room for growth.
 
     Here preemption changes no text. On a GPU this is harder to promise: a recomputed prefill adds numbers
@@ -709,13 +671,14 @@ def _():
 
     ## What you now know
 
-    - When the K/V of the running requests no longer fits, the last one in the queue's order gives up its
-      K/V. Its text is kept and its K/V is recomputed.
+    - When the K/V of the running requests no longer fits, the last request in the queue's order is
+      preempted. Its text is kept, and its K/V is recomputed.
     - `schedule()` preempts, admits and plans, in this order. Its invariant: after every step, the
       computed K/V fits into the KV budget. It needs both preemption and admission; admission also makes
       preemption rare.
     - "Not now" is not "never": a request that can never run must be refused, or it blocks the queue.
-    - Progress needs one request that is never preempted. Without one, a busy engine may never finish a request.
+    - To guarantee progress, some request must be safe from preemption by all others: here the first one
+      of the queue. Otherwise a busy engine may never finish a request.
     - Scheduling changes when a token is computed, never which token it is.
 
     ## The same in vLLM and SGLang
@@ -726,9 +689,28 @@ def _():
     | `sort_key` | `--scheduling-policy fcfs` or `priority` (lower first), `request_queue.py` | `--schedule-policy`, default `fcfs`, `schedule_policy.py` |
     | `admit` | admits if the whole prompt fits (`scheduler_reserve_full_isl`) | also estimates the output still to come, with a ratio that starts at 0.7 |
     | `choose_victim` | FCFS: `running[-1]`, admitted last; priority: `max(running, key=(priority, arrival_time))` | `retract_decode`: fewest output tokens first (`--retraction-policy`) |
-    | `requeue` | `_preempt_request`: keeps the output; FCFS puts it at the front of the queue | back to the queue; the only request left is aborted if it does not fit |
+    | `requeue` | `_preempt_request`: keeps the output, sets `num_computed_tokens` to 0; FCFS puts it at the front of the queue, its place by arrival | back to the queue; the only request left is aborted if it does not fit |
+    | `prefilling`, `active` (decoding) | one list, `running`, in the order of admission | `running_batch`, and the batch that prefills |
 
-    - In a step that preempted, vLLM admits no waiting request. Nor does our engine.
+    **How the control flow differs.** Our `schedule()` finishes one phase before it begins the next: it
+    preempts until the running requests fit, admits, and plans. vLLM 0.33.0 has no such phases. Its
+    `Scheduler.schedule()` walks through the requests and decides everything about one before it looks at
+    the next:
+
+    | | vLLM's `schedule()`, step by step | here |
+    |--:|:--|:--|
+    | 1 | Take the token budget, `max_num_batched_tokens`. | `token_budget` |
+    | 2 | Go through `running` in its order. A request needs the tokens that it has minus those computed: 1 for a decode, the rest of the prompt for a prefill. Give it as many as the budget has left. | `_plan`, third; your `plan_step` serves decodes first, wherever they stand |
+    | 3 | Ask the KV cache manager for blocks for these tokens (`allocate_slots`). | `cache.transaction` in `Engine.step`, after the plan |
+    | 4 | No blocks? Preempt one request, under FCFS the last of `running`, under priority the one with the largest (priority, arrival time), and ask again. A victim that already had tokens in this step gives them back. A request that is its own victim stays without tokens. | `select_victims`, first, for all running requests together |
+    | 5 | If none was preempted: go through `waiting`, while budget and `max_num_seqs` last. Look for a cached prefix, give the request tokens, and ask for blocks; the whole prompt must fit. | `select_admissible`, second |
+    | 6 | The first request without room ends the walk: no other overtakes it. | the same |
+    | 7 | Return the tokens of each request. Their `num_computed_tokens` advance at once, before the model has run. | `update`, when the step is done |
+
+    So in vLLM a request early in `running` may have its tokens before a later one turns out not to fit,
+    and a long prefill that was admitted early goes before a decode that was admitted late. Both engines
+    admit nothing in a step that preempted.
+
     - vLLM chose recompute over swapping in 2023, because many small copies cost more than computing again
       ([#12](https://github.com/vllm-project/vllm/pull/12)). It still preempts only by recompute. K/V can
       also be kept in CPU memory (`--kv-offloading-size`), from which a preempted request may reload it.

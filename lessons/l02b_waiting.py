@@ -7,10 +7,14 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
+    from course.engine_loop import engine_loop
     from course.figure import Figure
+    from course.lesson_data import l02b_waiting as waiting
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt.policy_views import RequestView
+    from nanogpt import Engine, EngineConfig, load_model
+    from nanogpt.views.request_view import RequestView
+    from widgets import Timeline
 
 
 @app.cell(hide_code=True)
@@ -18,42 +22,21 @@ def _():
     mo.md(r"""
     # 2b · Waiting
 
-    *20 minutes. Builds on lesson 2: the queue and its ranks, admission, preemption. You write one
+    *20 minutes. Builds on lesson 2: the queue and its keys, admission, preemption. You write one
     function.*
 
     Afterwards you can say what a priority changes and what it costs, which policies starve a request, and
-    how to rank a queue so that a long wait makes up for a low priority.
+    how to order a queue so that a long wait makes up for a low priority.
 
     ## Which waiting request should go first?
 
-    Lesson 2 admits the request with the smallest rank, and ranks equal priorities by arrival. The
+    Lesson 2 admits the request with the smallest key, and ranks equal priorities by arrival. The
     scheduling post, by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), asks its readers: of two
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), puts a question to its readers: of two
     requests with the same priority, which one should go first, the one that arrived earlier, or the one
     with fewer tokens left?
     """)
     return
-
-
-@app.cell(hide_code=True)
-def _():
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l02b_waiting import (
-        patience,
-        priority_runs,
-        priority_table,
-        ties_table,
-        two_that_age,
-    )
-
-    return (
-        engine_loop,
-        patience,
-        priority_runs,
-        priority_table,
-        ties_table,
-        two_that_age,
-    )
 
 
 @app.cell(hide_code=True)
@@ -80,25 +63,25 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(ties_table):
-    after("l02.tie", mo.md(ties_table()))
+def _():
+    after("l02.tie", mo.md(waiting.ties_table()))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where does the engine use the ranks?
+    ## Where does the engine use the keys?
 
-    The marked line goes through the waiting requests in order of rank, smallest first, and stops at the
-    first one that does not fit. You do not change this line. In this lesson you change the ranks, and
+    The marked line goes through the waiting requests in order of key, smallest first, and stops at the
+    first one that does not fit. You do not change this line. In this lesson you change the keys, and
     measure how long each request waits.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.select_admissible(")
     return
 
@@ -125,11 +108,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(priority_runs):
-    found = priority_runs()
+def _():
+    found = waiting.priority_runs()
     predict(
         "l02.priority",
-        "**Inversion**, one slot. Strict priority, without preempting to admit. What is the latency of "
+        "**Inversion**, one slot. The long request has it when two important ones arrive, and a fourth "
+        "request comes after them. Strict priority, without preempting to admit. What is the latency of "
         "the important requests, as a multiple of their latency under FCFS?",
         ("About 0.4", "About 0.7", "Exactly 1.00", "More than 1"),
         2,
@@ -142,8 +126,8 @@ def _(priority_runs):
 
 
 @app.cell(hide_code=True)
-def _(found, priority_table):
-    after("l02.priority", mo.md(priority_table(found)))
+def _(found):
+    after("l02.priority", mo.md(waiting.priority_table(found)))
     return
 
 
@@ -174,11 +158,32 @@ def _():
     ## Which request never gets a turn?
 
     Two slots, and a request of priority 0 every four steps: enough to keep both slots busy as long as the
-    stream lasts. One request of priority 2 arrives at step 2. Under strict priority it waits until the
-    stream ends, and on a server the stream does not end. This is **starvation**.
+    stream lasts. One request of priority 2 arrives at step 2.
+    """)
+    return
 
-    The cure is **ageing**: waiting makes up for a low priority. The obvious rank is *priority minus
-    waiting time*, but it changes at every step. In lesson 2 a rank stays in the heap while its request
+
+@app.cell
+def _():
+    model = load_model()
+    strict = EngineConfig(policy="priority", max_batch_size=2)
+    starving = Engine(model, strict).run(waiting.stream(10))  # request 1 has priority 2
+    Timeline(
+        starving.to_json(),
+        title="One request of priority 2 in a stream of priority 0",
+        question="When does request 1 get its first token?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    Under strict priority request 1 waits until the stream ends, and on a server the stream does not end.
+    This is **starvation**.
+
+    It is prevented by **ageing**: waiting makes up for a low priority. The obvious key is *priority minus
+    waiting time*, but it changes at every step. In lesson 2 a key stays in the heap while its request
     waits, and a heap does not notice when an entry changes, because only a push or a pop moves entries.
     Does the *order* of two waiting requests change?
     """)
@@ -186,8 +191,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(two_that_age):
-    Figure(two_that_age(), "Can one of them overtake the other while both wait?")
+def _():
+    Figure(waiting.two_that_age(), "Can one of them overtake the other while both wait?")
     return
 
 
@@ -208,8 +213,8 @@ def _():
 
 @app.function
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank in which waiting counts, a tuple of numbers; the smallest rank goes first."""
-    raise NotImplementedError("Exercise 2b.1: a rank in which waiting counts, and which never changes")
+    """Return a key in which waiting counts, a tuple of numbers; the smallest key goes first."""
+    raise NotImplementedError("Exercise 2b.1: a key in which waiting counts, and which never changes")
 
 
 @app.cell(hide_code=True)
@@ -226,8 +231,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(aged_attempt, patience):
-    curves, patience_note = patience(aged_attempt)
+def _(aged_attempt):
+    curves, patience_note = waiting.patience(aged_attempt)
     Figure(curves, "Under which rules does it wait longer, the longer the stream is?")
     return (patience_note,)
 
@@ -264,13 +269,13 @@ def _():
 
     ## What you now know
 
-    - A rank decides which request is admitted next. It moves latency from one request to another and
+    - A key decides which request is admitted next. It moves latency from one request to another and
       makes no step faster.
     - A priority that only sorts the queue does not help while all slots are taken; preempting to admit does,
       and pays with recomputed tokens.
     - Strict priority and shortest first starve requests.
     - Ageing prevents that. If all requests age at one rate their order never changes, so one fixed
-      number is enough and the heap stays right.
+      number is enough and the heap stays valid.
 
     ## The same in vLLM and SGLang
 
@@ -280,6 +285,11 @@ def _():
     | priority | the smaller value goes first | `--enable-priority-scheduling` (off); the **larger** value goes first |
     | `preempt_to_admit` | none: the queue is sorted and victims are chosen by priority | `preempt_to_schedule()`, if priorities differ by more than a threshold (10) |
     | ageing | none | `hrrn`, highest response ratio next |
+
+    **How the control flow differs.** Both engines sort when a request joins the queue, as ours does, and
+    take the first one while it fits. vLLM's priorities act there and once more when memory is short, but a
+    waiting request never pushes a running one out. SGLang sorts its waiting list anew in every round, so
+    that its keys may change with time, and it may preempt before it fills a prefill batch.
 
     - vLLM cannot preempt to admit, so important requests wait for a less important running one, as in
       *inversion*; [#40004](https://github.com/vllm-project/vllm/issues/40004) calls this *a serious
@@ -297,7 +307,7 @@ def _():
 
     In [lesson 3](/?file=l03_interleaving.py) the chunk and the decodes of a step become one batch.
     [Lesson 5](/?file=l05_slo_policy.py) will rank by deadline, and
-    [lesson 9](/?file=l09_fleet.py) will handle ranks that change while they are in a heap.
+    [lesson 9](/?file=l09_fleet.py) will handle keys that change while they are in a heap.
     """)
     return
 

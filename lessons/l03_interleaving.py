@@ -4,12 +4,24 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="3 · Interleaving")
 
 with app.setup(hide_code=True):
+    from dataclasses import replace
+
     import marimo as mo
 
     from course.attempt import attempt
+    from course.calling.jobs import call
+    from course.engine_loop import engine_loop
     from course.lazy import torch
+    from course.lesson_data import l03_batch as step
+    from course.lesson_data import l03_exhibits as exhibits
+    from course.lesson_data.texts import served
     from course.prediction import after, hints, predict
+    from course.replay import replays
+    from course.saved_answers import load_policies
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Policies, load_model
+    from nanogpt.policies import fusing
+    from widgets import BatchView, MaskBuild, Timeline
 
 
 @app.cell(hide_code=True)
@@ -17,13 +29,13 @@ def _():
     mo.md(r"""
     # 3 · Interleaving
 
-    *60 minutes. Builds on lesson 1 (chunks, masks, the token budget) and on lesson 2 (the
-    queue). You write five functions.*
+    *50 minutes. Builds on lesson 1 (chunks, masks, the token budget) and on lesson 2 (the
+    queue). You write three functions.*
 
     Afterwards you can
 
     - compute decodes and chunks in one forward, padded and masked so that no token sees padding,
-    - split the new K/V and the sampled tokens back out to their requests,
+    - split the new K/V back out to its requests,
     - recognise three defects that make a text depend on its neighbours in the batch.
 
     **The padded batch is the teaching form.** This lesson makes each request a row of one padded tensor,
@@ -37,7 +49,8 @@ def _():
     calls were the easy way.
 
     Here is such a step. Three requests decode: A knows 22 tokens, B 15 and C 9. A fourth request, D,
-    computes the first 8 tokens of its prompt.
+    computes the first 8 tokens of its prompt. The times are modelled by lesson 0's two presets,
+    `LARGE_GPU` and `SERVER_CPU` (`docs/costs.md`), with every token charged as one.
 
     | machine | 3 decodes | a chunk of 8 | **two forwards** |
     |:--|--:|--:|--:|
@@ -52,65 +65,6 @@ def _():
     gets 8 columns, and the empty cells are filled with padding.
     """)
     return
-
-
-@app.cell(hide_code=True)
-def _():
-    from dataclasses import replace
-
-    from course.calling.jobs import call
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l03_batch import (
-        NUM_COMPUTED,
-        NUM_SCHEDULED,
-        TOKEN_IDS,
-        batch,
-        batch_rows,
-        cut_letters,
-        full_mask_steps,
-        posts_example,
-        six_requests,
-    )
-    from course.lesson_data.l03_exhibits import (
-        crossed_table,
-        neighbour_table,
-        padding_in_sight_steps,
-    )
-    from course.lesson_data.texts import served
-    from course.replay import replays
-    from course.saved_answers import load_policies
-    from nanogpt import Engine, EngineConfig, load_model
-    from nanogpt.policies import fusing, queueing
-    from widgets import BatchView, MaskBuild, Timeline
-
-    return (
-        BatchView,
-        Engine,
-        EngineConfig,
-        MaskBuild,
-        NUM_COMPUTED,
-        NUM_SCHEDULED,
-        TOKEN_IDS,
-        Timeline,
-        batch,
-        batch_rows,
-        call,
-        crossed_table,
-        cut_letters,
-        engine_loop,
-        full_mask_steps,
-        fusing,
-        load_model,
-        load_policies,
-        neighbour_table,
-        padding_in_sight_steps,
-        posts_example,
-        queueing,
-        replace,
-        replays,
-        served,
-        six_requests,
-    )
 
 
 @app.cell(hide_code=True)
@@ -136,13 +90,13 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(BatchView, NUM_SCHEDULED, batch, batch_rows):
+def _():
     after(
         "l03.fused_cost",
         BatchView(
-            batch_rows(),
-            **batch(),
-            num_scheduled_tokens=NUM_SCHEDULED,
+            step.batch_rows(),
+            **step.batch(),
+            num_scheduled_tokens=step.NUM_SCHEDULED,
             title="One tensor for all rows: token above, position below",
             question="Which request does each cell belong to, and what is its token's position?",
         ),
@@ -172,15 +126,13 @@ def _():
     ## The step calls the executor once
 
     The marked line hands the planned rows to the executor, which computes their logits and writes their
-    K/V. In this lesson you build a padded executor: `prepare_inputs`, `full_mask` and `split_kv`. The
-    next line samples from the logits; there `logits_indices` and `assign_tokens` decide which row gets a
-    token, and which request gets that token.
+    K/V. In this lesson you build a padded executor: `prepare_inputs`, `full_mask` and `split_kv`.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.executor.execute(")
     return
 
@@ -223,30 +175,24 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(
-    BatchView,
-    NUM_COMPUTED,
-    NUM_SCHEDULED,
-    TOKEN_IDS,
-    batch,
-    batch_rows,
-    call,
-    rows_attempt,
-):
+def _(rows_attempt):
     def _drawn():
         if not rows_attempt.started:
             return mo.md("Once you have written `prepare_inputs`, your batch is drawn here.")
         try:
+            asked = step.TOKEN_IDS, step.NUM_COMPUTED, step.NUM_SCHEDULED
             return BatchView(
-                batch_rows(),
-                **batch(call(rows_attempt.function, (TOKEN_IDS, NUM_COMPUTED, NUM_SCHEDULED)).value or ()),
-                num_scheduled_tokens=NUM_SCHEDULED,
-                reference=batch(),
+                step.batch_rows(),
+                **step.batch(call(rows_attempt.function, asked).value or ()),
+                num_scheduled_tokens=step.NUM_SCHEDULED,
+                reference=step.batch(),
                 title="Your batch",
                 question="Does any cell differ from the reference?",
             )
         except (TypeError, ValueError, IndexError, KeyError):
-            return mo.md("The result of `prepare_inputs` for this step cannot be drawn; its check says why.")
+            return mo.md(
+                "The result of `prepare_inputs` for this step cannot be drawn; its check says why."
+            )
 
     _drawn()
     return
@@ -289,9 +235,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(MaskBuild, posts_example):
+def _():
     MaskBuild(
-        posts_example(),
+        step.posts_example(),
         title="The post's example: two chunks of 3 tokens",
         question="What does each step hide that the step before it showed?",
     )
@@ -301,19 +247,10 @@ def _(MaskBuild, posts_example):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The example is right, but it leaves out one case, padding *among the new columns*: both rows have
-    three new tokens. A decode in row A would bring such padding.
-
-    Before you write the mask: how bad is visible padding? Start with the padding of the past, which is
+    Before you write a mask: how bad is visible padding? Start with the padding of the past, which is
     zeros, keys and values alike.
     """)
     return
-
-
-@app.cell(hide_code=True)
-def _(load_model):
-    exact = load_model().double()  # in float64 rounding can flip no token
-    return (exact,)
 
 
 @app.cell(hide_code=True)
@@ -339,13 +276,95 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
+    ### Exhibit A: why does a text depend on another request's length?
+
+    The engine now runs with the post's code for the mask. Each line of the table is one run. Romeo's
+    request decodes greedily, with the same weights and the same prompt. At step 3 another request
+    arrives, whose prompt has nothing to do with Romeo's. Only the length of that prompt changes. Decide
+    what is wrong before you open the answer.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    exact = load_model().double()  # in float64 rounding can flip no token
+    mo.md(exhibits.neighbour_table(exact))
+    return (exact,)
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l03.exhibit_a",
+        "A neighbour's prompt of one letter is harmless. With a longer one Romeo's text changes. **What is "
+        "broken?**",
+        (
+            "Romeo's row attends to the neighbour's tokens",
+            "Romeo's row attends to its own padding, whose length depends on the neighbour's chunk",
+            "The positions of Romeo's row shift with the length of the chunk",
+            "Rounding: a wider tensor sums in another order",
+        ),
+        1,
+        "Rows of a batch do not mix, so the neighbour's **letters** cannot reach Romeo. Its **length** can: "
+        "it decides how much padding is to the left of Romeo's newest letter, and the post's mask hides "
+        "only the padding of the past. A chunk of n tokens adds n - 1 columns of padding among the new "
+        "ones, so a chunk of 1 adds none. The newest letter attends to them, and its K/V stays in the "
+        "cache, so every later letter is affected too.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l03.exhibit_a",
+        MaskBuild(
+            exhibits.padding_in_sight_steps(),
+            title="The post's example, with a decode in row A",
+            names=("exhibit A", "the reference"),
+            question="Which padding is visible?",
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l03.exhibit_a",
+        mo.md(r"""
+    The post's example is right because both rows have three new tokens. A decode in row A brings padding
+    *among the new columns*, and that padding is computed: it is token 0, a line break, at position 0,
+    with a real key and a real value. Measured on 60 decodes beside one chunk:
+
+    | length of the chunk beside them | 1 | 2 | 8 | 32 |
+    |:--|--:|--:|--:|--:|
+    | greedy letters that change, of 60 | 0 | 38 | 48 | 51 |
+
+    The post says that *no query ever attends to a padding token*, and draws an example in which that is
+    true. It also says that padded query positions *generate garbage that we ignore*. As queries they are
+    ignored. But they are keys, too.
+
+    This is the defect to remember: nothing crashes, the text is fluent, and it depends on the other
+    requests in the batch. The test that finds this defect is one line: *a request gets the same text,
+    whatever else is in the batch*.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### The mask that hides all padding
+
     The mask of the new columns joins two rules: a token sees itself and the new tokens before it, and no
-    token sees padding. The second rule matters even more here than in the past, because a padding cell
-    *is* computed: it is token 0, a line break, at position 0, with a real key and a real value.
+    token sees padding.
 
     One case needs thought. A padding query of a row *without a past* could see only padding, and padding
     is hidden. The softmax of a query that sees nothing is NaN, and the next layer spreads the NaN to real
-    tokens (exhibit C, below). So let every padding query see at least one key.
+    tokens. So let every padding query see at least one key.
     """)
     return
 
@@ -376,13 +395,48 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(MaskBuild, full_mask_steps, mask_attempt):
-    _found = full_mask_steps(mask_attempt)
+def _(mask_attempt):
+    _found = step.full_mask_steps(mask_attempt)
     mo.md(_found) if isinstance(_found, str) else MaskBuild(
         _found,
         title="full_mask([4, 2, 0], [1, 3, 2]): a decode, a chunk, a first chunk",
         yours=True,
         question="Which cells differ from the reference?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l03.exhibit_a",
+        mo.md(r"""
+    /// details | Exhibit C: the row that turns into NaN
+
+    Exhibit A has been fixed in the obvious way: the mask hides all padding from every query. Now two
+    prompts are computed in one step, each in one chunk, one of 3 tokens and one of 5. Are the logits
+    of each row numbers?
+
+    | model | row of 3 tokens | row of 5 | two rows of 5 |
+    |:--|:--|:--|:--|
+    | 1 layer, random weights | numbers | numbers | numbers |
+    | 2 layers, random weights | **NaN** | numbers | numbers |
+    | the trained model, 4 layers | **NaN** | numbers | numbers |
+
+    The short row has two columns of padding and no past. Its padding queries see nothing: all scores are
+    minus infinity, and their softmax is 0/0. In the first layer only their own outputs are NaN, and no
+    other token reads them. But the second layer computes keys and values from these outputs. The mask
+    gives those keys a weight of 0, and 0 · NaN is NaN. So a padding query has to see some key; the
+    simplest choice is its own.
+
+    No error points to the defect: `argmax` of NaNs is a valid index, so greedy decoding goes on. And the
+    result depends on the kernel. Since version 2.5 PyTorch's `scaled_dot_product_attention` returns 0 for such a
+    row on a CPU ([pytorch #103749](https://github.com/pytorch/pytorch/issues/103749)); on Apple's MPS it
+    can still return NaN ([#167515](https://github.com/pytorch/pytorch/issues/167515)). A mask in which
+    every query sees at least one key is safe with every kernel.
+
+    ///
+    """),
     )
     return
 
@@ -427,83 +481,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(cut_letters, split_attempt):
-    mo.md(cut_letters(split_attempt))  # letters stand for keys
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Which rows get a token?
-
-    The forward computes logits for the last column of *every* row. Whether to sample from a row depends
-    on what its logits predict: an unknown token, or the next token of a prompt, which is known.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l03.logits_indices")
-    return
-
-
-@app.function
-def logits_indices(
-    num_scheduled_tokens: list[int], num_computed_tokens: list[int], num_tokens: list[int]
-) -> list[int]:
-    """Return the rows of a fused step that get a new token, in order: a list of row numbers."""
-    raise NotImplementedError("Exercise 3.4: which rows get a new token?")
-
-
-@app.cell(hide_code=True)
-def _():
-    sample_attempt = attempt("l03.logits_indices", lambda: logits_indices)
-    sample_attempt
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l03.logits_indices")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Returning each token to its request
-
-    The forward computes rows and returns rows; it knows no request ids. Between building the batch and
-    reading its tokens, requests join and finish. The mapping is one line. Getting it wrong is one of the
-    worst bugs a server can have: a user reads text that belongs to another request.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    task("l03.assign_tokens")
-    return
-
-
-@app.function
-def assign_tokens(batch_ids: list[int], active_ids: list[int], sampled: list[int]) -> dict[int, int]:
-    """Return the sampled token of each request in the batch: a dict {id: token}."""
-    raise NotImplementedError("Exercise 3.5: which request gets which token?")
-
-
-@app.cell(hide_code=True)
-def _():
-    tokens_attempt = attempt("l03.assign_tokens", lambda: assign_tokens)
-    tokens_attempt
-    return (tokens_attempt,)
-
-
-@app.cell(hide_code=True)
-def _():
-    hints("l03.assign_tokens")
+def _(split_attempt):
+    mo.md(step.cut_letters(split_attempt))  # letters stand for keys
     return
 
 
@@ -514,7 +493,9 @@ def _():
 
     Here is the whole step, with its attention written out. Decodes and chunks take the same path; only the
     mask tells them apart. Every computed token is in the cache, so `context_lens` equals
-    `num_computed_tokens`.
+    `num_computed_tokens`. The forward computes logits for the last column of every row, but a row gets a
+    token only if its next token is not known: a decode, or the last chunk of a text. Lesson 1's `sample`
+    was the same rule for one request.
 
     ```python
     tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)
@@ -529,9 +510,8 @@ def _():
         return einsum("bhqk,bkhd->bqhd", weights, v)                          # (B, T, H, D)
 
     logits = model.logits(model.hidden(tokens, positions, attend)[:, -1])     # (B, V)
-    rows = logits_indices(num_scheduled_tokens, num_computed_tokens, num_tokens)
+    rows = [i for i in range(B) if num_computed_tokens[i] + num_scheduled_tokens[i] == num_tokens[i]]
     sampled = [sample(logits[row]) for row in rows]
-    new_tokens = assign_tokens([batch_ids[row] for row in rows], active_ids, sampled)
     ```
 
     ## Your executor, on real Shakespeare
@@ -545,53 +525,28 @@ def _():
 
 
 @app.cell
-def _(Engine, EngineConfig, exact, load_policies, replays, six_requests):
+def _(exact):
     stage = EngineConfig(token_budget=32, executor="fused", temperature=0.8, seed=1)
-    earlier = load_policies("l03_interleaving")  # what you wrote in earlier lessons and passed
-    run_with = replays(lambda policies: Engine(exact, stage, policies), six_requests, 300)
-    reference_trace = run_with.reference
-    return earlier, reference_trace, run_with, stage
-
-
-@app.cell
-def _(
-    earlier,
-    fusing,
-    mask_attempt,
-    queueing,
-    replace,
-    rows_attempt,
-    run_with,
-    split_attempt,
-    tokens_attempt,
-):
-    yours = replace(
-        earlier.policies,
-        prepare_inputs=rows_attempt.or_reference(fusing.prepare_inputs),
-        full_mask=mask_attempt.or_reference(fusing.full_mask),
-        split_kv=split_attempt.or_reference(fusing.split_kv),
-        assign_tokens=tokens_attempt.or_reference(queueing.assign_tokens),
-    )
-    your_trace = run_with(yours)
-    return (your_trace,)
+    reference_trace = Engine(exact, stage, Policies()).run(step.six_requests())
+    return reference_trace, stage
 
 
 @app.cell(hide_code=True)
-def _(
-    Timeline,
-    mask_attempt,
-    reference_trace,
-    rows_attempt,
-    split_attempt,
-    tokens_attempt,
-    your_trace,
-):
+def _(exact, mask_attempt, rows_attempt, split_attempt, stage):
+    earlier = load_policies("l03_interleaving")  # what you wrote in earlier lessons and passed
     attempts = {
         "prepare_inputs": rows_attempt,
         "full_mask": mask_attempt,
         "split_kv": split_attempt,
-        "assign_tokens": tokens_attempt,
     }
+    _mine = {name: each.or_reference(getattr(fusing, name)) for name, each in attempts.items()}
+    _run_with = replays(lambda policies: Engine(exact, stage, policies), step.six_requests, 300)
+    your_trace = _run_with(replace(earlier.policies, **_mine))
+    return attempts, earlier, your_trace
+
+
+@app.cell(hide_code=True)
+def _(attempts, reference_trace, your_trace):
     _started = any(each.started for each in attempts.values())
     Timeline(
         your_trace.to_json(),
@@ -601,31 +556,22 @@ def _(
         start=None if _started else 4,  # the first step with decodes and a chunk
         question="In which steps do decodes and a chunk share one forward?",
     )
-    return (attempts,)
+    return
 
 
 @app.cell(hide_code=True)
-def _(
-    attempts,
-    earlier,
-    exact,
-    reference_trace,
-    served,
-    six_requests,
-    stage,
-    your_trace,
-):
+def _(attempts, earlier, exact, reference_trace, stage, your_trace):
     mo.md(
         served(
             attempts,
-            six_requests(),
+            step.six_requests(),
             exact,
             stage,
             your_trace,
             reference_trace,
             "Step to the first difference: which rows were in the batch?",
             earlier=f"From earlier lessons: {earlier.sentence}",
-            counted=f"{sum(len(step.forwards) for step in your_trace.steps)} model calls in "
+            counted=f"{sum(len(each.forwards) for each in your_trace.steps)} model calls in "
             f"{len(your_trace.steps)} steps.",
         )
     )
@@ -635,95 +581,17 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it: three defects of a padded batch
+    ## Break it: why are all texts wrong under priority?
 
-    Exhibit A is in the code of the interleaving post, exhibit B in the code of the scheduling post.
-    Exhibit C appears if you fix A in the obvious way; it is folded up at the end of exhibit B. You get the
-    symptom first; decide what is wrong before you open the answer.
-
-    ### Exhibit A: why does a text depend on another request's length?
-
-    Each line of the table below is one run. Romeo's request decodes greedily, with the same weights and
-    the same prompt. At step 3 another request arrives, whose prompt has nothing to do with Romeo's. Only
-    the length of that prompt changes.
+    Exhibit B is in the code of the scheduling post. Three requests arrive at step 0, with plenty of
+    memory and greedy decoding. No request is preempted.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(exact, neighbour_table):
-    mo.md(neighbour_table(exact))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l03.exhibit_a",
-        "A neighbour's prompt of one letter is harmless. With a longer one Romeo's text changes. **What is "
-        "broken?**",
-        (
-            "Romeo's row attends to the neighbour's tokens",
-            "Romeo's row attends to its own padding, whose length depends on the neighbour's chunk",
-            "The positions of Romeo's row shift with the length of the chunk",
-            "Rounding: a wider tensor sums in another order",
-        ),
-        1,
-        "Rows of a batch do not mix, so the neighbour's **letters** cannot reach Romeo. Its **length** can: "
-        "it decides how much padding is to the left of Romeo's newest letter, and the mask does not hide "
-        "that padding. The padding consists of line breaks at position 0. A chunk of n tokens adds n - 1 of "
-        "them, so a chunk of 1 adds none. The newest letter attends to them, and its K/V stays in the cache, "
-        "so every later letter is affected too. Measured on 60 decodes beside one chunk: beside a chunk of "
-        "1 token no greedy token changes, beside a chunk of 2 tokens 38 of 60 change, beside 8 tokens 48, "
-        "and beside 32 tokens 51.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _(MaskBuild, padding_in_sight_steps):
-    after(
-        "l03.exhibit_a",
-        MaskBuild(
-            padding_in_sight_steps(),
-            title="The post's example, with a decode in row A",
-            names=("exhibit A", "the reference"),
-            question="Which padding is visible?",
-        ),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
-    The post says that *no query ever attends to a padding token*, and draws an example in which that is
-    true. It also says that padded query positions *generate garbage that we ignore*. As queries they are
-    ignored. But they are keys, too.
-
-    This is the defect to remember: nothing crashes, the text is fluent, and it depends on the other
-    requests in the batch. The test that finds this defect is one line: *a request gets the same text,
-    whatever else is in the batch*.
-    """),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit B: why are all texts wrong under priority?
-
-    Three requests arrive at step 0, with plenty of memory and greedy decoding. No request is preempted.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(crossed_table, exact):
-    mo.md(crossed_table(exact))
+def _(exact):
+    mo.md(exhibits.crossed_table(exact))
     return
 
 
@@ -755,45 +623,15 @@ def _():
     after(
         "l03.crossed_lines",
         mo.md(r"""
+    The forward computes rows and returns rows; it knows no request ids. While a step runs, requests join
+    and finish, so only the list from which the batch was built gives the order of its rows. The engine
+    zips that list with the sampled tokens. Getting this line wrong is one of the worst bugs that a
+    server can have: a user reads text that belongs to another request.
+
     vLLM had this defect: two places disagreed about the order of the batch, and completions had tokens
     *"leaked" from other requests* ([#14645](https://github.com/vllm-project/vllm/pull/14645)). In
     [DMI #67](https://github.com/ProjectDMX/DMI/issues/67) rows of a batch were read in the order of a
     dictionary; about 60 % of the requests got a neighbour's values, and everything looked valid.
-    """),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
-    /// details | Exhibit C: the row that turns into NaN
-
-    Exhibit A has been fixed in the obvious way: the mask also hides the padding among the new tokens. Now
-    two prompts are computed in one step, each in one chunk, one of 3 tokens and one of 5. Are the logits
-    of each row numbers?
-
-    | model | row of 3 tokens | row of 5 | two rows of 5 |
-    |:--|:--|:--|:--|
-    | 1 layer, random weights | numbers | numbers | numbers |
-    | 2 layers, random weights | **NaN** | numbers | numbers |
-    | the trained model, 4 layers | **NaN** | numbers | numbers |
-
-    The short row has two columns of padding and no past. Its padding queries see nothing: all scores are
-    minus infinity, and their softmax is 0/0. In the first layer only their own outputs are NaN, and no
-    other token reads them. But the second layer computes keys and values from these outputs. The mask
-    gives those keys a weight of 0, and 0 · NaN is NaN. So a padding query has to see some key; the
-    simplest choice is its own.
-
-    No error points to the defect: `argmax` of NaNs is a valid index, so greedy decoding goes on. And the
-    result depends on the kernel. Since version 2.5 PyTorch's `scaled_dot_product_attention` returns 0 for such a
-    row on a CPU ([pytorch #103749](https://github.com/pytorch/pytorch/issues/103749)); on Apple's MPS it
-    can still return NaN ([#167515](https://github.com/pytorch/pytorch/issues/167515)). A mask in which
-    every query sees at least one key is safe with every kernel.
-
-    ///
     """),
     )
     return
@@ -811,7 +649,7 @@ def _():
     | pasts of unequal length, or none at all | `context_lens`, with 0 allowed: 3.2 |
     | the mask must also hide padding on the left | 3.2; the post's code does not hide it among the new columns, see exhibit A |
     | rows have different numbers of new tokens | 3.3; the post strips `pad_lengths` from the front, which is right while all rows have one token |
-    | a partial prefill must not be sampled | 3.4 |
+    | a partial prefill must not be sampled | `rows` in the fused step |
     | no decodes at all | one row, no padding, no special case |
     | *22 tokens, so* `pos_val = 22` | 21; the post's code computes `len - 1`, its prose says 22. With 22 a test of a few letters passes, and a long generation crashes at the end of the context |
     | `logits[:len(decode_reqs), -1]` | right as long as the decodes come first and a single place in the code decides the order |
@@ -851,7 +689,8 @@ def _():
     - Padding must be hidden in two places, the past and the new columns. A visible padding key makes a
       text depend on its neighbours, without any error.
     - The output of a query that sees nothing is NaN, and a mask does not stop NaN in the next layer.
-    - Only the list from which the batch was built gives the order of its rows.
+    - A row gets a token when no known token is left to compute. Only the list from which the batch was
+      built gives the order of its rows.
 
     ## The same in vLLM and SGLang
 
@@ -859,12 +698,18 @@ def _():
     |:--|:--|:--|
     | a padded tensor (B, T) | one flat token axis; `query_start_loc` has the bounds of the requests (`vllm/v1/attention/backend.py`) | one flat token axis |
     | a chunk beside decodes | always in one forward | only with `--enable-mixed-chunk`; else a step is a prefill or a decode |
-    | `logits_indices` | `logits_indices` | the last token of each request, from the lengths |
+    | `rows`, those that get a token | `logits_indices` | the last token of each request, from the lengths |
     | `batch_ids` | request state in tables with fixed rows (`vllm/v1/worker/gpu/input_batch.py`) | `ScheduleBatch`, `srt/managers/schedule_batch.py` |
 
     vLLM's scheduler says of itself: *There's no "decoding phase" nor "prefill phase" in the scheduler*.
-    Each request has computed some of its known tokens, and a step computes more of them. Your
-    `logits_indices` follows from this: a row gets a token when no known token is left to compute.
+    Each request has computed some of its known tokens, and a step computes more of them. A row gets a
+    token when no known token is left to compute.
+
+    **How the control flow differs.** Our executor builds a new batch from the plan of every step. vLLM
+    keeps the state of each request in one row of its tables for as long as the request runs. A step
+    lists the scheduled requests, and kernels gather their tokens from those rows. SGLang keeps a batch
+    of running decodes from step to step: a finished prefill is merged into it, and finished requests are
+    filtered out.
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 

@@ -4,13 +4,23 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="3b · Packed batches")
 
 with app.setup(hide_code=True):
+    from dataclasses import replace
+
     import marimo as mo
 
     from course.attempt import attempt
+    from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lazy import torch
+    from course.lesson_data import l03_batch as step
+    from course.lesson_data import l03b_packing as packing
+    from course.lesson_data.texts import whose_policies
     from course.prediction import after, hints, predict
+    from course.saved_answers import load_policies
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Policies, load_model
+    from nanogpt.policies import fusing
+    from widgets import BatchView
 
 
 @app.cell(hide_code=True)
@@ -18,57 +28,17 @@ def _():
     mo.md(r"""
     # 3b · Packed batches
 
-    *20 minutes. Builds on lesson 3: decodes and a chunk in one padded batch. You write one
-    function.*
+    *30 minutes. Builds on lesson 3: decodes and a chunk in one padded batch. You write two
+    functions.*
 
     Afterwards you can
 
     - run a step as one flat batch, with no padding between requests,
     - predict from token counts which layout of a step is faster on which hardware,
+    - merge the attention over two blocks of keys exactly, as FlashAttention and split-K decoding do,
     - say where engines still pad.
     """)
     return
-
-
-@app.cell(hide_code=True)
-def _():
-    from dataclasses import replace
-
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l03_batch import NUM_SCHEDULED, batch_rows
-    from course.lesson_data.l03b_packing import (
-        FORMS,
-        crowd_runs,
-        crowd_table,
-        forms_table,
-        layout_costs,
-        live_table,
-        strip,
-    )
-    from course.lesson_data.texts import whose_policies
-    from course.saved_answers import load_policies
-    from nanogpt import load_model
-    from nanogpt.policies import fusing
-    from widgets import BatchView
-
-    return (
-        BatchView,
-        FORMS,
-        NUM_SCHEDULED,
-        batch_rows,
-        crowd_runs,
-        crowd_table,
-        engine_loop,
-        forms_table,
-        fusing,
-        layout_costs,
-        live_table,
-        load_model,
-        load_policies,
-        replace,
-        strip,
-        whose_policies,
-    )
 
 
 @app.cell(hide_code=True)
@@ -81,9 +51,13 @@ def _():
     useful: with four decodes, nearly four fifths of the arithmetic is then padding. Two forwards per
     step avoid the padding, but they read the weights twice.
 
-    Which costs more? Five users read their answers while three prompts of 200 tokens arrive, one after
-    the other. The **ITL** is the time between two tokens of an answer; only 1 % of all ITLs exceed the
-    **ITL p99**.
+    Which costs more? Lesson 0's model of a large GPU, `LARGE_GPU`, charges 0.5 ms for a forward plus
+    the longer of two times: 4.8 ms to read the weights, and 32 µs for each computed token. (Here every
+    token is charged as one. `docs/costs.md` lists all cost models of the course.)
+
+    Five users read their answers while three prompts of 200 tokens arrive, one after the other. In the
+    widest step, a chunk of 200 tokens is computed beside 7 decodes. The **ITL** is the time between two
+    tokens of an answer; only 1 % of all ITLs exceed the **ITL p99**.
     """)
     return
 
@@ -93,27 +67,27 @@ def _():
     predict(
         "l03.p99",
         "A token budget of 256 on the large GPU, modelled. With two forwards per step the ITL p99 "
-        "is 12.2 ms. What is it with **one padded forward** per step?",
+        "is that of the widest step, 5.3 + 6.9 = 12.2 ms. What is it with **one padded forward** per "
+        "step?",
         (
-            "About half of that: one forward instead of two",
-            "About the same",
-            "About four times that",
+            "About 7 ms: one forward instead of two",
+            "About 12 ms: one forward less, but more tokens",
+            "About 52 ms",
         ),
         2,
-        "**51.7 ms.** The widest step has a chunk of 200 tokens and 7 decodes: 8 rows of 200 are "
-        "1,600 tokens, 207 of them useful. The weight read hides the arithmetic of about 150 tokens "
-        "(4.8 ms at 32 µs per token), and every further token adds time. The padded form saves model "
-        "calls, but it computes many more tokens.",
+        "**51.7 ms.** 8 rows of 200 are 1,600 tokens, 207 of them useful, and 1,600 × 32 µs + 0.5 ms "
+        "is 51.7 ms. The weight read hides the arithmetic of 150 tokens, and every further token adds "
+        "time. The padded form saves model calls, but it computes many more tokens.",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(layout_costs):
+def _():
     after(
         "l03.p99",
         Figure(
-            layout_costs("a large GPU (modelled)", "One step: some decodes and a chunk"),
+            packing.layout_costs("a large GPU (modelled)", "One step: some decodes and a chunk"),
             "From which chunk length on does padding cost more than a second forward?",
         ),
     )
@@ -121,10 +95,10 @@ def _(layout_costs):
 
 
 @app.cell(hide_code=True)
-def _(layout_costs):
+def _():
     after(
         "l03.p99",
-        Figure(layout_costs("a server CPU (modelled)", "The same steps on a CPU")),
+        Figure(packing.layout_costs("a server CPU (modelled)", "The same steps on a CPU")),
     )
     return
 
@@ -148,7 +122,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.executor.execute(")
     return
 
@@ -180,7 +154,9 @@ def pack(
     context_lens: list[int], num_scheduled_tokens: list[int]
 ) -> tuple[list[int], list[int], torch.Tensor]:
     """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a step that is packed into one flat row."""
-    raise NotImplementedError("Exercise 3b.1: where do requests begin, and which keys may each query see?")
+    raise NotImplementedError(
+        "Exercise 3b.1: where do requests begin, and which keys may each query see?"
+    )
 
 
 @app.cell(hide_code=True)
@@ -197,12 +173,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(BatchView, NUM_SCHEDULED, batch_rows, pack_attempt, strip):
-    _strip = strip(pack_attempt)
+def _(pack_attempt):
+    _strip = packing.strip(pack_attempt)
     mo.md(_strip) if isinstance(_strip, str) else BatchView(
-        batch_rows(),
+        step.batch_rows(),
         **_strip,
-        num_scheduled_tokens=NUM_SCHEDULED,
+        num_scheduled_tokens=step.NUM_SCHEDULED,
         question="Where did the padding go, and what separates the requests now?",
     )
     return
@@ -226,27 +202,25 @@ def _():
     return
 
 
-@app.cell(hide_code=True)
-def _(load_model, load_policies):
+@app.cell
+def _():
     exact = load_model().double()  # in float64 rounding can flip no token
-    earlier = load_policies("l03b_packing")  # what you wrote in earlier lessons and passed
-    return earlier, exact
+    one_mask = EngineConfig(token_budget=32, executor="single_mask", temperature=0.8, seed=1)
+    one_row = Engine(exact, one_mask, Policies(pack=fusing.pack)).run(step.six_requests())
+    forwards = [each for done in one_row.steps for each in done.forwards]
+    mo.md(
+        f"{len(forwards)} forwards computed {sum(each.computed_tokens for each in forwards)} tokens."
+    )
+    return (exact,)
 
 
 @app.cell(hide_code=True)
-def _(
-    earlier,
-    exact,
-    forms_table,
-    fusing,
-    pack_attempt,
-    replace,
-    whose_policies,
-):
+def _(exact, pack_attempt):
+    earlier = load_policies("l03b_packing")  # what you wrote in earlier lessons and passed
     _yours = replace(earlier.policies, pack=pack_attempt.or_reference(fusing.pack))
     mo.md(
         f"{whose_policies({'pack': pack_attempt})} From earlier lessons: {earlier.sentence}\n\n"
-        f"{forms_table(exact, _yours)}"
+        f"{packing.forms_table(exact, _yours)}"
     )
     return
 
@@ -254,7 +228,7 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **Break it.** Let `pack` return a mask without borders, `torch.ones_like(mask)`. Only the last row
+    **Try it.** Let `pack` return a mask without borders, `torch.ones_like(mask)`. Only the last row
     of the table uses `pack`, and it goes wrong: its requests now read each other's text. This bug is
     real: in [HunyuanVideo #310](https://github.com/Tencent-Hunyuan/HunyuanVideo/pull/310), attention ignored
     `cu_seqlens` and could *bleed across segment boundaries*.
@@ -268,21 +242,24 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(crowd_runs, crowd_table):
-    runs = crowd_runs()
-    after("l03.p99", mo.md(f"Modelled. Factors are relative to two forwards.\n\n{crowd_table(runs)}"))
+def _():
+    runs = packing.crowd_runs()
+    after(
+        "l03.p99",
+        mo.md(f"Modelled. Factors are relative to two forwards.\n\n{packing.crowd_table(runs)}"),
+    )
     return (runs,)
 
 
 @app.cell(hide_code=True)
-def _(FORMS, runs):
+def _(runs):
     from nanogpt.figures.curves import latencies
 
     after(
         "l03.p99",
         Figure(
             latencies(
-                {form: runs["gpu", 256, form] for form in FORMS},
+                {form: runs["gpu", 256, form] for form in packing.FORMS},
                 "TTFT and ITL, budget 256",
             ),
             "Which requests and which tokens come later with padding?",
@@ -317,8 +294,123 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(live_table, load_model):
-    after("l03.p99", mo.md(live_table(load_model())))
+def _():
+    after("l03.p99", mo.md(packing.live_table(load_model())))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Attention in blocks: can two partial results be merged exactly?
+
+    A packed row needs a kernel that attends request by request. For a decode with a context of 30,000
+    tokens that is one query against 30,000 keys, and a GPU with more than a hundred processors would
+    use one of them. So kernels cut the keys into blocks. **FlashAttention** walks over the blocks and
+    keeps a running result, so that the scores never fill memory. **Split-K decoding** gives the blocks
+    to different processors and merges their results at the end.
+
+    For the keys of one block, with scores s and values v, attention computes
+
+    ```text
+    Z   = the sum of exp(s)
+    out = the sum of exp(s) · v, divided by Z
+    ```
+
+    The sums run over the keys of that block only. Attention over all keys has one Z for all of them.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l03.merge",
+        "Two blocks of keys have been attended to separately, and their scores are gone. Each block "
+        "returns its output. **What else must it return**, so that the output over all keys can be "
+        "computed exactly?",
+        (
+            "Nothing: the mean of the two outputs is the output over all keys",
+            "The number of its keys",
+            "Its Z",
+            "Nothing helps: the softmax needs all scores at once",
+        ),
+        2,
+        "out · Z is the block's weighted sum, and weighted sums over different keys add up. So the output "
+        "over both blocks is (out_a · Z_a + out_b · Z_b) / (Z_a + Z_b). That is one number per query and "
+        "head, however long the block is. The number of keys would be enough only if all scores were "
+        "equal.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l03.merge",
+        mo.md(r"""
+    One difficulty is left: a score of 89 overflows float32, since exp(89) is larger than its largest
+    number. So each block subtracts its own largest score before it takes exponentials, and returns that
+    score too. Two blocks then have sums that were computed relative to different numbers.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l03.merge_attention")
+    return
+
+
+@app.function
+def merge_attention(
+    out_a: torch.Tensor,
+    max_a: torch.Tensor,
+    sum_a: torch.Tensor,
+    out_b: torch.Tensor,
+    max_b: torch.Tensor,
+    sum_b: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return `(out, max, sum)`: one query's attention over the keys of both blocks."""
+    raise NotImplementedError(
+        "Exercise 3b.2: attention over both blocks from the attention over each"
+    )
+
+
+@app.cell(hide_code=True)
+def _():
+    merge_attempt = attempt("l03.merge_attention", lambda: merge_attention)
+    merge_attempt
+    return (merge_attempt,)
+
+
+@app.cell(hide_code=True)
+def _():
+    hints("l03.merge_attention")
+    return
+
+
+@app.cell(hide_code=True)
+def _(exact, merge_attempt):
+    Figure(
+        packing.merge_chart(exact, merge_attempt),
+        "How does the share of an early block change as later blocks are merged?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    With your function, the picture merges eight blocks of 16 keys from left to right, for one head of
+    the trained model.
+    The value of every key only says which block the key is in, so the output is the share of the
+    attention weight that each block has. After each merge the shares sum to 1, and they equal those of
+    a softmax over all keys so far. A new block with higher scores takes weight from all earlier
+    blocks: that is the rescaling. The merge is exact in any order, so blocks may also be computed in
+    parallel and merged as a tree.
+    """)
     return
 
 
@@ -329,6 +421,8 @@ def _():
 
     - **Attention needs a kernel that reads `cu_seqlens`.** Without one, an engine loops over the
       requests, as `packed` does, or computes N · K scores, as `single_mask` does.
+    - **Merged blocks add in another order.** With other block sizes, or another number of splits, the
+      last bits of the output differ.
     - **The shape changes with every step.** A CUDA graph replays kernels of one fixed shape, so
       engines with CUDA graphs pad the flat token count up to a captured size. vLLM captures 1, 2, 4,
       then multiples of 8 up to 248 and of 16 from 256 on, so a step of 61 tokens computes 64. That is
@@ -394,6 +488,8 @@ def _():
     - Padding is free while the weight read hides it, and expensive beyond that: in the modelled run
       above, the ITL p99 is 51.7 ms with one padded forward and 12.2 ms with two forwards.
     - Count computed tokens, not model calls.
+    - Attention over blocks of keys can be merged exactly from each block's output, largest score and
+      sum of exponentials.
     - With CUDA graphs, engines pad the flat row a little, up to a captured size.
 
     ## The same in vLLM and SGLang
@@ -403,7 +499,14 @@ def _():
     | the flat row | one token axis for prefill chunks and decodes | the same; chunks and decodes share it with `--enable-mixed-chunk` |
     | `cu_seqlens_q` | `query_start_loc`, `vllm/v1/attention/backend.py` | `qo_indptr` in the FlashInfer backend |
     | `packed` attention | `flash_attn_varlen_func`, `vllm/v1/attention/backends/flash_attn.py` | FlashInfer, FA3 or Triton |
+    | `merge_attention` | `merge_attn_states`, `vllm/v1/attention/ops/merge_attn_states.py`, with one number, max + log sum, for max and sum | `merge_state_v2` of its kernels |
     | captured sizes | up to 512, 1,024 on data-centre Blackwell; larger steps run without a graph (`_set_cudagraph_sizes`, `vllm/config/vllm.py`) | decodes of up to 256 or 512 requests on a data-centre GPU; `--disable-cuda-graph-padding` |
+
+    **How the control flow differs.** Our `packed` executor loops over the requests in every layer. vLLM
+    and SGLang write `query_start_loc`, the lengths and the block tables once per step, before the
+    forward; each layer then calls one kernel for all requests, decodes and chunks alike. That kernel
+    decides into how many splits a long context is cut. Where many requests share a long prefix, vLLM
+    can attend to the prefix once for all of them and merge (*cascade attention*).
 
     - **Orca** (Yu et al., OSDI 2022) had the idea and named it *selective batching*: all operations but
       attention run over the tokens of all requests together.

@@ -4,14 +4,27 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="4 · Sliding windows")
 
 with app.setup(hide_code=True):
+    from dataclasses import replace
+    from functools import cache
+
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
     from course.controls import beside, slider
+    from course.engine_loop import engine_loop
     from course.figure import Figure, stopped
     from course.lazy import torch
+    from course.lesson_data import l04_exhibits as exhibits
+    from course.lesson_data import l04_window as runs
+    from course.lesson_data.texts import whose_policies
     from course.prediction import after, hints, predict
+    from course.replay import replays
+    from course.saved_answers import load_policies
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Policies, load_model
+    from nanogpt.figures.curves import kv_over_time
+    from nanogpt.policies import queueing, sliding_window
+    from widgets import KVGrowth, MaskStepper, StorageStrip, Timeline, whose
 
 
 @app.cell(hide_code=True)
@@ -41,68 +54,19 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from dataclasses import replace
-    from functools import cache
-
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l04_exhibits import benchmarks_table, kept_by, padded_entries
-    from course.lesson_data.l04_window import (
-        drawn_masks,
-        five_requests,
-        grown,
-        ring_steps,
-        runs_table,
-        storage_story,
-    )
-    from course.lesson_data.texts import whose_policies
-    from course.replay import replays
-    from course.saved_answers import load_policies
-    from nanogpt import Engine, EngineConfig, load_model
-    from nanogpt.policies import queueing, sliding_window
-    from widgets import KVGrowth, MaskStepper, StorageStrip, Timeline, whose
-
     model = load_model()
-    return (
-        Engine,
-        EngineConfig,
-        KVGrowth,
-        MaskStepper,
-        StorageStrip,
-        Timeline,
-        benchmarks_table,
-        cache,
-        drawn_masks,
-        engine_loop,
-        five_requests,
-        grown,
-        kept_by,
-        load_model,
-        load_policies,
-        model,
-        padded_entries,
-        queueing,
-        replace,
-        replays,
-        ring_steps,
-        runs_table,
-        sliding_window,
-        storage_story,
-        whose,
-        whose_policies,
-    )
-
-
-@app.cell(hide_code=True)
-def _(KVGrowth, grown, model):
     KVGrowth(
-        [grown(model, window) for window in (None, 10, 20, 40)],
+        [runs.grown(model, window) for window in (None, 10, 20, 40)],
         "KV tokens of three requests",
-        bytes_per_token=2 * model.config.num_layers * model.config.num_channels * 4,  # K, V; float32
+        bytes_per_token=2
+        * model.config.num_layers
+        * model.config.num_channels
+        * 4,  # K, V; float32
         shown=1,
         start=30,
         question="Which of the two runs still grows?",
     )
-    return
+    return (model,)
 
 
 @app.cell(hide_code=True)
@@ -140,7 +104,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.scheduler.update(")
     return
 
@@ -184,9 +148,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(MaskStepper, drawn_masks, visible_attempt):
+def _(visible_attempt):
     MaskStepper(
-        drawn_masks(visible_attempt),
+        runs.drawn_masks(visible_attempt),
         title="A window of 4 and 1 sink",
         question="Which keys does each token see, and which ones have left the window?",
         start=9,
@@ -197,9 +161,69 @@ def _(MaskStepper, drawn_masks, visible_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
+    ## Break it: one in, one out
+
+    Exhibit A is a simple eviction, found in published code: a full window drops its oldest entry. Three
+    requests with prompts of 40 to 48 tokens run with it under a window of 20. The scheduler charges at
+    most 20 KV tokens for each, and the KV budget is 60. <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def evict_one_per_step(k, v, window, sinks):
+    """A full window drops its oldest entry, the first one after the sinks."""
+    if k.shape[1] <= sinks + window:
+        return k, v
+    keep = [i for i in range(k.shape[1]) if i != sinks]
+    return k[:, keep], v[:, keep]
+
+
+@app.cell(hide_code=True)
+def _(model):
+    overdrawn = exhibits.kept_by(model, piece(lambda: evict_one_per_step), 60)
+    KVGrowth(
+        [{"label": "exhibit A, W = 20", "window": 20, "trace": overdrawn.to_json()}],
+        "Exhibit A, against a KV budget of 60",
+        question="How many KV tokens are held, and how many are counted?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l04.one_in_one_out",
+        "At its highest, this run holds **128** KV tokens while the scheduler counts 60. All texts "
+        "equal those of `generate()`, the oracle. **What is broken?**",
+        (
+            "The scheduler: it should count the whole text",
+            "Visibility: queries see more than the window",
+            "Eviction: a full window stays full, but a long prompt never shrinks to the window",
+            "The KV budget is too small for three such prompts",
+        ),
+        2,
+        "A prompt arrives in large chunks, but each step drops one entry: after its prefill, a "
+        "40-token prompt is 19 entries over the window, and one-in-one-out never recovers. No query sees "
+        "too much, because the mask depends on positions and not on the entries in memory. The scheduler "
+        "charges W for each request, so it admits a third one into memory that is already full.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after("l04.one_in_one_out", exhibit("A", "l04.evict", lambda: evict_one_per_step))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Which entries stay in memory?
 
-    This is the eviction of the post:
+    After a step, exactly the sinks and the last W entries should stay, however many the step added. The
+    post evicts in this way:
 
     ```python
     for (layer, head), (k, v) in request.kv_cache.items():
@@ -264,11 +288,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(StorageStrip, storage_story):
+def _():
     after(
         "l04.freed",
         StorageStrip(
-            storage_story(),
+            runs.storage_story(),
             "What a slice of 640 bytes keeps alive",
             start=2,
             question="At which step is memory freed?",
@@ -404,8 +428,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(StorageStrip, ring_attempt, ring_steps):
-    _steps = ring_steps(ring_attempt)
+def _(ring_attempt):
+    _steps = runs.ring_steps(ring_attempt)
     mo.md(_steps) if isinstance(_steps, str) else StorageStrip(
         _steps,
         "A window of 5 and 2 sinks, by your rolling_buffer_index",
@@ -431,16 +455,7 @@ def _():
 
 
 @app.cell
-def _(
-    Engine,
-    EngineConfig,
-    cache,
-    five_requests,
-    load_model,
-    load_policies,
-    replace,
-    replays,
-):
+def _():
     exact = load_model().double()  # in float64 rounding can flip no token
     stage = EngineConfig(
         token_budget=32,
@@ -450,42 +465,39 @@ def _(
         temperature=0.8,
         seed=1,
     )
-    earlier = load_policies("l04_sliding_window")  # what you wrote in lessons 1 to 3 and passed
+    reference_trace = Engine(exact, stage, Policies()).run(runs.five_requests())
+    everything = replace(stage, sliding_window=None, num_sinks=0)
+    without_window = Engine(exact, everything, Policies()).run(runs.five_requests())
+    return exact, reference_trace, stage, without_window
 
+
+@app.cell(hide_code=True)
+def _(
+    evict_attempt,
+    exact,
+    reference_trace,
+    ring_attempt,
+    stage,
+    usage_attempt,
+    visible_attempt,
+):
     @cache
     def run_under(**changed):
         """A run of five requests; with your functions in it, it is computed in a child process."""
         settings = replace(stage, **changed)
-        return replays(lambda policies: Engine(exact, settings, policies), five_requests, 300)
+        return replays(lambda policies: Engine(exact, settings, policies), runs.five_requests, 300)
 
-    reference_trace = run_under().reference
-    return earlier, exact, reference_trace, run_under, stage
-
-
-@app.cell
-def _(
-    Timeline,
-    earlier,
-    evict_attempt,
-    queueing,
-    reference_trace,
-    replace,
-    ring_attempt,
-    run_under,
-    sliding_window,
-    usage_attempt,
-    visible_attempt,
-):
+    earlier = load_policies("l04_sliding_window")  # what you wrote in lessons 1 to 3 and passed
     attempts = {
         "visible": visible_attempt,
         "evict": evict_attempt,
         "kv_usage": usage_attempt,
         "rolling_buffer_index": ring_attempt,
     }
-    mine = {
+    _mine = {
         name: each.or_reference(getattr(sliding_window, name)) for name, each in attempts.items()
     }
-    yours = replace(earlier.policies, admit=queueing.admit, **mine)
+    yours = replace(earlier.policies, admit=queueing.admit, **_mine)
     your_trace = run_under()(yours)
     Timeline(
         your_trace.to_json(),
@@ -494,21 +506,11 @@ def _(
         title="Five requests under a window of 24 and 4 sinks",
         question="Which request waits for KV memory, and when does it get some?",
     )
-    return attempts, your_trace, yours
+    return attempts, earlier, run_under, your_trace, yours
 
 
 @app.cell(hide_code=True)
-def _(
-    attempts,
-    earlier,
-    exact,
-    run_under,
-    runs_table,
-    stage,
-    whose_policies,
-    your_trace,
-    yours,
-):
+def _(attempts, earlier, exact, run_under, stage, your_trace, yours):
     _runs = {
         "rolling buffer, chunks ≤ 32": your_trace,
         "`evict`, chunks ≤ 32": run_under(kv_storage="evict")(yours),
@@ -517,22 +519,9 @@ def _(
     }
     mo.md(
         f"{whose_policies(attempts, 'these runs')} From earlier lessons: {earlier.sentence}\n\n"
-        f"{runs_table(exact, stage, _runs)}"
+        f"{runs.runs_table(exact, stage, _runs)}"
     )
     return
-
-
-@app.cell
-def _(Engine, exact, five_requests, replace, stage):
-    everything = replace(stage, sliding_window=None, num_sinks=0)
-    without_window = Engine(exact, everything).run(five_requests())
-    return (without_window,)
-
-
-@app.cell
-def _(run_under, yours):
-    by_window = {W: run_under(sliding_window=W)(yours) for W in (8, 16, 24, 32, 48)}
-    return (by_window,)
 
 
 @app.cell(hide_code=True)
@@ -543,14 +532,16 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(attempts, by_window, whose, window, without_window):
-    from nanogpt.figures.curves import kv_over_time
-
+def _(attempts, run_under, window, without_window, yours):
     def _drawn(W):
-        runs = {"no window": without_window, f"a window of {W}": by_window[W]}
+        traces = {
+            "no window": without_window,
+            f"a window of {W}": run_under(sliding_window=W)(yours),
+        }
         mine = whose(any(each.started for each in attempts.values()))
         return Figure(
-            stopped(runs.values()) or kv_over_time(runs, f"KV tokens over time, window: {mine}"),
+            stopped(traces.values())
+            or kv_over_time(traces, f"KV tokens over time, window: {mine}"),
             "With which windows do requests wait for the KV budget?",
         )
 
@@ -564,61 +555,7 @@ def _():
     The highest peak in the table may exceed the budget, because the scheduler counts the KV tokens
     *after* each step. A step never adds more than the token budget, so an engine needs to reserve
     memory for that many tokens only once, for all requests together.
-
-    ## Break it: one in, one out
-
-    Exhibit A is a defect found in published code. Three prompts are longer than W = 20, and this `evict`
-    drops one entry per step, because each decode adds one. The KV budget is 60.
-    <span data-yours="exhibit"></span>
     """)
-    return
-
-
-@app.function
-def evict_one_per_step(k, v, window, sinks):
-    """A full window drops its oldest entry, the first one after the sinks."""
-    if k.shape[1] <= sinks + window:
-        return k, v
-    keep = [i for i in range(k.shape[1]) if i != sinks]
-    return k[:, keep], v[:, keep]
-
-
-@app.cell(hide_code=True)
-def _(KVGrowth, kept_by, model):
-    overdrawn = kept_by(model, piece(lambda: evict_one_per_step), 60)
-    KVGrowth(
-        [{"label": "exhibit A, W = 20", "window": 20, "trace": overdrawn.to_json()}],
-        "Exhibit A, against a KV budget of 60",
-        question="How many KV tokens are held, and how many are counted?",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l04.one_in_one_out",
-        "At its highest, this run holds **128** KV tokens while the scheduler counts 60. All texts "
-        "equal those of `generate()`, the oracle. **What is broken?**",
-        (
-            "The scheduler: it should count the whole text",
-            "Visibility: queries see more than the window",
-            "Eviction: a full window stays full, but a long prompt never shrinks to the window",
-            "The KV budget is too small for three such prompts",
-        ),
-        2,
-        "A prompt arrives in large chunks, but each step drops one entry: after its prefill, a "
-        "40-token prompt is 19 entries over the window, and one-in-one-out never recovers. No query sees "
-        "too much, because the mask depends on positions and not on the entries in memory. The scheduler "
-        "charges W per request, as `kv_usage` says, and admits a third request into memory that is "
-        "already full.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after("l04.one_in_one_out", exhibit("A", "l04.evict", lambda: evict_one_per_step))
     return
 
 
@@ -635,8 +572,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(benchmarks_table):
-    mo.md(benchmarks_table())
+def _():
+    mo.md(exhibits.benchmarks_table())
     return
 
 
@@ -659,9 +596,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(padded_entries):
+def _():
     Figure(
-        padded_entries(),
+        exhibits.padded_entries(),
         "How much padding does the shorter request need, with and without a window?",
     )
     return
@@ -724,6 +661,12 @@ def _():
     - **Mistral 7B v0.1** (Jiang et al., 2023, section 2) was trained with a window of 4,096 in every
       layer and uses a *rolling buffer*: position i is in slot i mod W, your `rolling_buffer_index`
       without sinks. Gemma 3 has a window in five of six layers, gpt-oss (W = 128) in every second one.
+
+    **How the control flow differs.** Our engine evicts after each forward, token by token, in `update`.
+    vLLM frees blocks at the beginning of the next step: when the scheduler allocates slots for a
+    request, it first frees the blocks that are wholly outside the request's window, and then counts what
+    the new tokens need. So the peak of a step is part of the allocation, and there is no separate
+    charge.
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 

@@ -7,9 +7,16 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
     from course.lazy import torch
+    from course.lesson_data import l04b_heads as heads
+    from course.lesson_data import l04b_readings as readings
+    from course.lesson_data.texts import shown
     from course.prediction import after, hints, predict
     from course.task import task
+    from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
+    from widgets import AttentionByDistance, ReceptiveField, whose
 
 
 @app.cell(hide_code=True)
@@ -26,7 +33,7 @@ def _():
 
     In lesson 4 a token with a window of W attends to itself and to the W tokens before it. Eviction
     frees the K/V that no later token will attend to. The sliding-window post that both lessons grew
-    from ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)) asks the right
+    from ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)) has the right
     question: *what do you lose?* Start with one token that has left the window. All measurements are of
     *the course's model*, the one that your engine has served so far, unless another is named.
     """)
@@ -35,54 +42,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l04b_heads import (
-        added_by_layer,
-        added_with_sinks_in_layer_0,
-        keeping_table,
-        layers_table,
-        seventeen,
-        small,
-        twins_table,
-        weights_by_distance,
-    )
-    from course.lesson_data.l04b_readings import (
-        cost_chart,
-        costs,
-        metric_lab,
-        moves,
-        plays_table,
-    )
-    from nanogpt import load_model
-    from widgets import AttentionByDistance, ReceptiveField, whose
-
-    model = load_model()
-    return (
-        AttentionByDistance,
-        ReceptiveField,
-        added_by_layer,
-        added_with_sinks_in_layer_0,
-        cost_chart,
-        costs,
-        engine_loop,
-        keeping_table,
-        layers_table,
-        load_model,
-        metric_lab,
-        model,
-        moves,
-        plays_table,
-        seventeen,
-        small,
-        twins_table,
-        weights_by_distance,
-        whose,
-    )
-
-
-@app.cell(hide_code=True)
-def _(load_model, moves):
-    _moves = moves(load_model().double())
+    _moves = readings.moves(load_model().double())
     predict(
         "l04.far_token",
         "A window of W = 8 and four layers. Two texts differ only in the token **20 positions back**. "
@@ -106,7 +66,7 @@ def _(load_model, moves):
 
 
 @app.cell(hide_code=True)
-def _(ReceptiveField):
+def _():
     after(
         "l04.far_token",
         ReceptiveField(
@@ -133,7 +93,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.executor.execute(")
     return
 
@@ -179,48 +139,33 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(costs, model):
-    _full, _by_window = costs(model)
-    predict(
-        "l04.cost",
-        "Six passages of 256 characters that the course's model was not trained on. With its full "
-        f"context its loss is {_full:.2f} nats per character. (Guessing blindly costs ln 65 = 4.17.) "
-        "Now it gets a window of **W = 16**. The post measured that with this window 100 % of the "
-        "text stays the same. What is the loss?",
-        (
-            f"{_full + 0.01:.2f}: sixteen characters are nearly all it needs",
-            f"about {_full + 0.2:.1f}",
-            f"about {_full + 0.6:.1f}",
-            "above 2.5: it loses most of what it has learned",
-        ),
-        3,
-        f"**{_full + _by_window[16, 0][1]:.2f}.** The window adds {_by_window[16, 0][1]:.2f} nats, and "
-        f"at {1 - _by_window[16, 0][0]:.0%} of the positions another character becomes the most likely "
-        f"one. Even W = 128 adds {_by_window[128, 0][1]:.2f}. Why? First make sure that the measurement "
-        "is right.",
-    )
-    return
+def _():
+    model = load_model()
+    full_loss, by_window = readings.costs(model)
+    mo.md(f"""
+    Here are six passages of 256 characters that the course's model was not trained on. With its full
+    context, its loss is {full_loss:.2f} nats per character. (Guessing blindly costs ln 65 = 4.17.)
+    A window of W = 16 adds **{by_window[16, 0][1]:.2f}** nats, and at {1 - by_window[16, 0][0]:.0%} of
+    the positions another character becomes the most likely one. Even W = 128 adds
+    {by_window[128, 0][1]:.2f}.
+    """)
+    return by_window, model
 
 
 @app.cell(hide_code=True)
-def _(compare_logits_attempt, cost_chart, costs, model, whose):
-    from course.figure import Figure
-
-    after(
-        "l04.cost",
-        Figure(
-            cost_chart(*costs(model, compare_logits_attempt), whose(compare_logits_attempt.started)),
-            "How large must the window be to cost nothing?",
+def _(compare_logits_attempt, model):
+    Figure(
+        readings.cost_chart(
+            *readings.costs(model, compare_logits_attempt), whose(compare_logits_attempt.started)
         ),
+        "How large must the window be to cost nothing?",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l04.cost",
-        mo.md(r"""
+    mo.md(r"""
     ### The metric lab: how could the post measure 100 %?
 
     This is the post's table. One text of 40 tokens was sampled from one prompt, with the full cache
@@ -244,16 +189,39 @@ def _():
       trial measures in both texts how far the model prefers A to B as the next speaker. It is passed if
       the preference is stronger in the text in which A spoke. A model that cannot tell the two texts
       apart scores 50 %. The table shows the share of passed trials without and with the window.
-    """),
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(model):
+    predict(
+        "l04.needle",
+        "The course's model has four layers. Under W = 16, what does it score in the **needle**, in which "
+        "the two texts of a trial differ 90 characters back?",
+        (
+            "Nearly 100 %: a good model remembers who spoke",
+            "Between 60 and 90 %",
+            "50 %",
+            "Well below 50 %",
+        ),
+        2,
+        "**50 %.** Information moves 16 positions per layer, 4 × 16 = 64 in all. So the logits after both "
+        "texts are the same, every trial is a tie, and a tie counts one half. With its full context the "
+        f"model scores {readings.recall(model, None):.0%}.",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(metric_lab, model, small):
+def _(model):
     after(
-        "l04.cost",
-        mo.md(metric_lab({"120 steps": small("small_120_steps"), "the course's": model})),
+        "l04.needle",
+        mo.md(
+            readings.metric_lab(
+                {"120 steps": heads.small("small_120_steps"), "the course's": model}
+            )
+        ),
     )
     return
 
@@ -261,17 +229,16 @@ def _(metric_lab, model, small):
 @app.cell(hide_code=True)
 def _():
     after(
-        "l04.cost",
+        "l04.needle",
         mo.md(r"""
     - **Measured by the loss, the model trained for 120 steps loses nothing.** It has not yet learned to
       use the far past, so a window takes nothing from it. Measure a window on a model that is good.
     - **Sampled agreement** depends on the prompt: compare the best, the mean and the worst of eight.
       Once one token differs, two different texts are compared, so a single prompt says little.
       **Greedy texts** diverge in the same way.
-    - **Teacher-forced loss** asks the same question at every position, and no random draw can flatter
-      it. But it is a mean, and the few positions that need the far past hardly move it.
-    - The **needle** tests only those positions, which a user notices first. At W = 16 it must fail:
-      information from 90 characters back cannot reach the last token (4 × 16 = 64). With 20 trials,
+    - **Teacher-forced loss** compares the models at every position, and no random draw can flatter it.
+      But it is a mean, and the few positions that need the far past hardly move it.
+    - The **needle** tests only those positions, which a user notices first. With 20 trials,
       differences below 20 percentage points are noise. With its full context the model trained for 120
       steps scores 5 %, which is not noise: it gives a name a *lower* probability after that character
       has spoken.
@@ -286,26 +253,32 @@ def _():
     ## Why does a window cost so much?
 
     The post explains why a window should be harmless: *attention weights decay roughly exponentially
-    with distance*. Then it should hardly matter which layer gets the window.
+    with distance*. Then it should hardly matter which layer gets the window. The picture shows the
+    weights of each head in each layer.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(
-    added_by_layer,
-    added_with_sinks_in_layer_0,
-    costs,
-    model,
-    weights_by_distance,
-):
-    by_distance, on_sinks = weights_by_distance(model)
-    _, _added = costs(model)
+def _(model):
+    by_distance, on_sinks = heads.weights_by_distance(model)
+    AttentionByDistance(
+        by_distance.tolist(),
+        16,
+        "Attention weight by distance, six passages outside the training text",
+        sink_weights=on_sinks.tolist(),
+        question="Which heads attend beyond the window?",
+    )
+    return by_distance, on_sinks
+
+
+@app.cell(hide_code=True)
+def _(by_distance, by_window, model, on_sinks):
     _near = ", ".join(f"{by_distance[layer, :, :17].sum(-1).mean():.0%}" for layer in range(4))
     predict(
         "l04.layers",
         "Give **one** of the four layers a window of 16, and let the other three attend to everything. "
-        "In which layer does the window add most to the loss?",
+        "By the picture, in which layer does the window add most to the loss?",
         (
             "In the first",
             "In the second or third",
@@ -314,44 +287,31 @@ def _(
         ),
         0,
         "Added loss: "
-        + ", ".join(f"layer {layer} {added:+.2f}" for layer, added in added_by_layer(model).items())
+        + ", ".join(
+            f"layer {layer} {added:+.2f}" for layer, added in heads.added_by_layer(model).items()
+        )
         + f". The attention weight within 16 positions is, layer by layer, {_near}. Layer 0 does not "
         "decay at all: its heads spread their weight over the whole text, as if to **average** it. An "
         "average of 17 tokens is not the average of 250, and the layers above were trained on the "
         "latter. The first four positions are not sinks here: together they get "
         f"{on_sinks.sum(-1).mean():.1%} of a head's attention weight. Keeping them helps all the same: "
-        f"in the chart above, the window then adds {_added[16, 4][1]:.2f} nats and not "
-        f"{_added[16, 0][1]:.2f}. Nearly all of this help is in layer 0: when only layer 0 keeps them, "
-        f"the window adds {added_with_sinks_in_layer_0(model):.2f}. This lesson does not explain why "
+        f"in the chart above, the window then adds {by_window[16, 4][1]:.2f} nats and not "
+        f"{by_window[16, 0][1]:.2f}. Nearly all of this help is in layer 0: when only layer 0 keeps them, "
+        f"the window adds {heads.added_with_sinks_in_layer_0(model):.2f}. This lesson does not explain why "
         "the beginning of the text helps layer 0 so much. Attention sinks are common in larger models, but not every "
         "model has them.",
-    )
-    return by_distance, on_sinks
-
-
-@app.cell(hide_code=True)
-def _(AttentionByDistance, by_distance, on_sinks):
-    after(
-        "l04.layers",
-        AttentionByDistance(
-            by_distance.tolist(),
-            16,
-            "Attention weight by distance, six passages outside the training text",
-            sink_weights=on_sinks.tolist(),
-            question="Which heads attend beyond the window?",
-        ),
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(layers_table, model):
+def _(model):
     after(
         "l04.layers",
         mo.md(
             "So the layers need different treatment. Layer 0 keeps everything, and the other three get "
             "a window:\n\n"
-            + layers_table(model)
+            + heads.layers_table(model)
             + "\n\nGemma 2 and 3 and gpt-oss are trained this way, with windowed and full layers mixed."
         ),
     )
@@ -359,20 +319,21 @@ def _(layers_table, model):
 
 
 @app.cell(hide_code=True)
-def _(model, seventeen):
-    _all, _window, _fresh = seventeen(model, 16)
-    _all_64, _window_64, _fresh_64 = seventeen(model, 64)
+def _(model):
+    _all, _window, _fresh = heads.seventeen(model, 16)
+    _all_64, _window_64, _fresh_64 = heads.seventeen(model, 64)
     predict(
-        "l04.seventeen",
+        "l04.read_anew",
         "With W = 16 a token attends to 17 characters. Now give the model **the same 17 characters as a "
-        "text of their own**, read anew from position 0 for each prediction. What is its loss?",
+        "text of their own**, read anew from position 0 for each prediction. In training it predicted "
+        "after every beginning of its texts: after 1 character, after 17, after 512. What is its loss "
+        "now?",
         (
-            "The same as under the window: the same 17 characters",
-            "About halfway between the window and the full context",
-            "Within 0.1 of the full context",
-            "Worse than under the window: it no longer knows its position in the text",
+            "As high as under the window: the same 17 characters",
+            "Much nearer to that with the full context than to that under the window",
+            "Higher than under the window: it no longer knows its position in the text",
         ),
-        2,
+        1,
         f"**{_fresh:.2f}**, against {_all:.2f} with the full context and {_window:.2f} under the window, "
         "measured at tokens with at least W tokens before them. "
         f"(W = 64: {_fresh_64:.2f} read anew, {_all_64:.2f} with the full context, {_window_64:.2f} "
@@ -385,9 +346,9 @@ def _(model, seventeen):
 
 
 @app.cell(hide_code=True)
-def _(twins_table):
+def _():
     after(
-        "l04.seventeen",
+        "l04.read_anew",
         mo.md(
             "**For this model's average loss, a window at run time fails because the model has never "
             "been trained with one, not because the far past matters.** Recall is the exception: the "
@@ -396,7 +357,7 @@ def _(twins_table):
             "Then a model that was trained with a window should not mind. Here are two models of the "
             "post's size (4 layers, 32 channels), trained for the same 6,000 steps on the same batches, "
             "one with full attention and one under a mask of W = 16 (`lessons/data/small_models.md`):\n\n"
-            + twins_table()
+            + heads.twins_table()
             + "\n\nEach is good when it is served as it was trained, and each fails when it is served "
             "the other way. Mistral 7B v0.1 was trained with its window, so it does not suffer this "
             "loss. For such a model eviction is exact, and an engine that does *not* evict wastes memory."
@@ -418,12 +379,20 @@ def _():
     return
 
 
+@app.cell
+def _(model):
+    romeo = [(0, Request(0, encode("ROMEO:\n"), 60))]
+    narrow = Engine(model, EngineConfig(sliding_window=16)).run(romeo)
+    mo.md(f"Greedy under W = 16: {shown(decode(list(narrow.generated_tokens(0))))}")
+    return
+
+
 @app.cell(hide_code=True)
-def _(model, plays_table):
+def _(model):
     after(
-        "l04.cost",
+        "l04.needle",
         mo.md(
-            plays_table(model)
+            readings.plays_table(model)
             + "\n\n**Structure breaks**: under the window, lines end and speakers change far too often, "
             "with sinks a little less. **Repetition** goes the other way. This model's greedy texts run "
             "in circles with the full context and much less under a window: to repeat a text, the "
@@ -440,15 +409,7 @@ def _():
 
     The README of the post's author promises *bounded memory usage, enabling serving of arbitrarily long
     conversations* (section 15). Take a model with a table of 64 learned positions, like the post's, a
-    prompt of 56 tokens and a window of 20. The engine generates nine tokens and never holds more than
-    20 KV tokens after a step. The tenth token fails.
-
-    /// details | What the engine and PyTorch say
-
-    Asked for ten new tokens, our engine refuses on arrival: "request 0 needs 56 + 10 - 1 = 65 positions,
-    more than the context of 64". An engine that does not check fails when it looks up row 64 of the
-    position table: "IndexError: index out of range in self".
-    ///
+    prompt of 56 tokens and a window of 20.
     """)
     return
 
@@ -456,34 +417,51 @@ def _():
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l04.position_64",
-        "**What does an endless conversation need besides a window?**",
+        "l04.endless",
+        "After each step the request holds at most 20 KV tokens. **How many tokens can the engine "
+        "generate?**",
         (
-            "A smaller window",
-            "More sinks",
-            "Positions that do not run out: relative ones, or new numbers for the kept tokens",
-            "A larger KV budget",
+            "As many as the user wants: memory does not grow",
+            "9",
+            "28, which is 20 more than 64 - 56",
+            "44, which is 64 - 20",
         ),
-        2,
-        "The window bounds memory, not positions: token 64 is still at position 64, and a learned table "
-        "has no row for it. The kept tokens cannot simply be renumbered, because their keys already "
-        "contain their positions. Rotary positions (RoPE) are applied to each key after the projection, "
-        "so an engine can store keys unrotated and rotate them by their place in the cache. StreamingLLM "
-        "does that (section 3.2).",
+        1,
+        "A window bounds memory, not positions: token 64 is still at position 64, and a learned table has "
+        "no row for it. The prompt takes 56 positions and 8 generated tokens the others. The ninth is "
+        "still sampled, from the logits of the last of them, but it can never be computed.",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(keeping_table, model):
+def _():
     after(
-        "l04.cost",
+        "l04.endless",
+        mo.md(r"""
+    When the user wants ten new tokens, our engine refuses on arrival: "request 0 needs 56 + 10 - 1 = 65
+    positions, more than the context of 64". An engine that does not check fails when it looks up row 64
+    of the position table: "IndexError: index out of range in self".
+
+    **So an endless conversation needs positions that do not run out.** The kept tokens cannot simply be
+    renumbered, because their keys already contain their positions. Rotary positions (RoPE) are applied
+    to each key after the projection, so an engine can store keys unrotated and rotate them by their
+    place in the cache. StreamingLLM does that (section 3.2).
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(model):
+    after(
+        "l04.needle",
         mo.md(
             "/// details | Keeping the heaviest entries instead of the last W: H2O\n\n"
             "*Keep the last W* guesses which entries later tokens will attend to. **H2O** (Zhang et al., "
             "2023) measures attention instead: each head keeps recent entries and its *heavy hitters*, "
             "those with the most attention weight so far. With 32 entries per head, on the first passage:\n\n"
-            + keeping_table(model)
+            + heads.keeping_table(model)
             + "\n\nAt equal memory this is far better. **FastGen** (Ge et al., 2023) profiles each head "
             "once over the prompt and then keeps one rule for it. H2O and FastGen are harder for an engine. It "
             "has to read the attention weights, which FlashAttention-style kernels never materialise. Each "
@@ -533,6 +511,11 @@ def _():
       changes its predictions.
     - **"Sink" in today's engines** mostly means a learned extra logit per head in the softmax, as in
       gpt-oss (`self.sinks` in `srt/models/gpt_oss.py`, `has_sink` in vLLM's attention backends).
+
+    **How the control flow differs.** In our engine a window is a setting of the run, the same for every
+    layer. In vLLM and SGLang it is part of the model's configuration: each attention layer reads its own
+    window when it is built. vLLM groups the layers by kind, each group with its own block tables; SGLang
+    keeps one pool for full layers and one for windowed layers. Only the windowed ones evict.
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 

@@ -10,8 +10,16 @@ with app.setup(hide_code=True):
     from course.controls import beside, chooser
     from course.figure import Figure
     from course.lazy import slo
+    from course.lesson_data import l05_policy as lab
+    from course.lesson_data import l05_victims as victims
+    from course.lesson_data import l05b_ladder as ladder
     from course.prediction import after, hints, predict
+    from course.saved_answers import newest_answers
     from course.task import task
+    from nanogpt.slo.load import two_tier_load
+    from nanogpt.slo.prefill_simulation import simulate
+    from nanogpt.slo.variants import BATCHED, ROUND_COST, SEEN, SUSPENDED, UNPREEMPTED
+    from widgets import RepairLadder
 
 
 @app.cell(hide_code=True)
@@ -27,74 +35,29 @@ def _():
 
     ## Why did a correct policy change nothing?
 
-    In lesson 5 you wrote the policy that decides which prefill to preempt. The post's author built the same
-    policy into a fork of vLLM and measured it in five paired trials. At four requests per second, 38.0 % of the urgent
-    requests were in time without preemption, and 37.1 % with it.
+    In lesson 5 you wrote a policy that decides which prefill to preempt, and under load it changed nothing.
+    The modelled engine here is the same, with lesson 5's line of the post, and one request in five is
+    **urgent**. The others are **relaxed**:
 
-    The modelled engine of this lesson is lesson 5's: a pass of 80 layers takes
-    `max(17 ms, 0.173 ms per token) + 17 ms`, a request gets its first token 17 ms later, and there are the
-    post's two kinds of requests. One request in five is **urgent**, with 1 to 1.3 times its own
-    prefill time until the deadline. The others are **generous**, with 3 to 10 times. At four requests per
-    second this engine shows the same result:
-
-    | modelled | urgent in time | generous in time | preemptions per run |
+    | modelled, 4 requests per second | urgent in time | relaxed in time | preemptions per run |
     |:--|--:|--:|--:|
     | without preemption | 51 % | 96 % | 0 |
     | with preemption, as published | 51 % | 96 % | 0 |
 
     These are means over five seeds with 120 s of arrivals each. The seeds are *paired*: every variant gets
     the same arrivals (`python -m nanogpt.slo --json`).
+
+    The last column is the clue: the policy never preempted at all. This is the fork's loop. The monitor is a
+    second thread, which reads only `snapshot`:
+
+    ```python
+    while True:
+        waiting += inbox.take_all()          # requests that have arrived
+        batch = fill(waiting, 9000)          # all waiting requests that fit 9,000 tokens
+        snapshot = (tuple(waiting), batch)   # what the monitor reads, every 5 ms
+        execute(batch)                       # a pass
+    ```
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    from course.engine_loop import engine_loop
-    from course.lesson_data.l05_policy import REPORT_AND_VOICE, passes
-    from course.lesson_data.l05_victims import under_load
-    from course.lesson_data.l05b_ladder import RUNGS, ladder_rows, rung_by_load, yours_by_load
-    from course.saved_answers import newest_answers
-    from nanogpt.slo.load import two_tier_load
-    from nanogpt.slo.prefill_simulation import simulate
-    from nanogpt.slo.variants import BATCHED, ROUND_COST, SEEN, SUSPENDED, UNPREEMPTED
-    from widgets import RepairLadder
-
-    return (
-        BATCHED,
-        REPORT_AND_VOICE,
-        ROUND_COST,
-        RUNGS,
-        RepairLadder,
-        SEEN,
-        SUSPENDED,
-        UNPREEMPTED,
-        engine_loop,
-        ladder_rows,
-        newest_answers,
-        passes,
-        rung_by_load,
-        simulate,
-        two_tier_load,
-        under_load,
-        yours_by_load,
-    )
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    The marked line of the engine's loop chooses which request to preempt, between two steps. The policy of
-    lesson 5 makes the same choice during a step, in a monitor beside the loop. So two things around the policy
-    matter as much as the policy: which requests the monitor sees while `execute` runs, and which requests the
-    next `schedule` puts into the pass after a preemption.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(engine_loop):
-    engine_loop("self.select_victims(")
     return
 
 
@@ -110,7 +73,7 @@ def _():
             "All running requests are immune",
         ),
         2,
-        "The engine takes arrivals from its inbox only between two steps. At the end of scheduling it publishes the snapshot, a list of waiting and running requests that the monitor reads. "
+        "The engine takes arrivals from its inbox only between two passes. "
         "So a request that arrives during a pass stays in the inbox, which the monitor does not read, and is missing from the snapshot. The monitor exists for exactly these requests. "
         "Nearly all requests that were waiting when the pass began joined that pass, so the snapshot holds hardly any waiting request.",
     )
@@ -122,9 +85,9 @@ def _():
     after(
         "l05.null",
         mo.md(r"""
-    With the report and the voice request of lesson 5, a monitor that reads only the snapshot orders 0
-    preemptions, and a monitor that sees each arrival at once orders 1. (In the fork,
-    `engine/core.py` reads `input_queue` only between steps, and `schedule` publishes the snapshot at its end.)
+    The same loop with lesson 5's report and voice request: a monitor that reads only the snapshot never
+    preempts, and a monitor that sees each arrival at once preempts once. (In the fork, `engine/core.py` reads
+    `input_queue` only between steps, and `schedule` publishes the snapshot at its end.)
     """),
     )
     return
@@ -135,8 +98,16 @@ def _():
     mo.md(r"""
     ## The first repair: the monitor sees arrivals
 
-    Let the monitor read the inbox as well. Now it sees each request when it arrives.
+    Let the monitor read the inbox as well. Here are the report (0) and the voice request (1) in that engine,
+    with lesson 5's round numbers. The engine still fills each pass with all waiting requests:
     """)
+    return
+
+
+@app.cell
+def _():
+    seen = simulate(lab.REPORT_AND_VOICE, SEEN, ROUND_COST)
+    mo.md(lab.passes(seen))
     return
 
 
@@ -144,29 +115,15 @@ def _():
 def _():
     predict(
         "l05.visible",
-        "Without preemption, 51 % of the urgent and 96 % of the generous requests were in time at 4 requests per second. **How many with a monitor that sees arrivals?**",
+        "Without preemption, 51 % of the urgent and 96 % of the relaxed requests were in time at 4 requests per second. **How many with a monitor that sees arrivals, under that load?**",
         (
-            "Urgent about 75 %, generous as before",
-            "Urgent about 75 %, generous clearly worse",
+            "Urgent about 75 %, relaxed as before",
+            "Urgent about 75 %, relaxed clearly worse",
             "Both as before",
             "Both near zero",
         ),
         3,
-        "**Urgent 3 %, generous 8 %** (modelled). A run has 280 preemptions, and 91 % of the computing time is thrown away. The first defect had hidden another one.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _(REPORT_AND_VOICE, ROUND_COST, SEEN, passes, simulate):
-    after(
-        "l05.visible",
-        mo.md(
-            "Here are the report (0) and the voice request (1) in that engine, with lesson 5's round numbers:\n\n"
-            + passes(simulate(REPORT_AND_VOICE, SEEN, ROUND_COST))
-            + "\n\nThe report is aborted for the voice request. Then the engine fills the next pass with all waiting requests, as it always does, and the report joins the *same pass*. "
-            "The preemption costs its full price and helps neither request. (In lesson 5 the voice request ran by itself.)"
-        ),
+        "**Urgent 3 %, relaxed 8 %** (modelled). A run has 280 preemptions, and 91 % of the computing time is thrown away. As above, the preempted request joins the same pass as the urgent one: the preemption costs its full price and helps neither. The first defect had hidden this one.",
     )
     return
 
@@ -210,7 +167,9 @@ def slo_batch(
     slack_reserve: float,
 ) -> list[int]:
     """Return the ids of the next pass: `candidate`, then requests that do not endanger it."""
-    raise NotImplementedError("Exercise 5b.1: which waiting requests share the pass of the candidate?")
+    raise NotImplementedError(
+        "Exercise 5b.1: which waiting requests share the pass of the candidate?"
+    )
 
 
 @app.cell(hide_code=True)
@@ -232,28 +191,21 @@ def _():
     Does `slo_batch` help? Below is half a minute of arrivals at four requests per second, in three variants:
     your batches without preemption; with passes that are *aborted* and computed again; and with passes that
     are *suspended* and later resume at the layer where they stopped. A pass stays suspended for at most three
-    times its own run time, and with that bound it needs no Rule 1. In all variants the monitor sees arrivals.
-    The latest versions of your `slack`, `edf_score` and `select_victim` of lesson 5 are used too, even if they
-    fail their checks.
+    times its own run time. The bound prevents starvation, so Rule 1 is off.
+
+    The monitor sees arrivals in the last two. Your latest `slack`, `edf_score` and `select_victim` of lesson 5
+    run too, even if they fail their checks.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(
-    BATCHED,
-    SUSPENDED,
-    UNPREEMPTED,
-    batch_attempt,
-    newest_answers,
-    two_tier_load,
-    under_load,
-):
+def _(batch_attempt):
     lesson_5 = newest_answers("l05.slack", "l05.edf_score", "l05.select_victim")
     after(
         "l05.visible",
         mo.md(
-            under_load(
+            victims.under_load(
                 two_tier_load(seed=0, requests_per_s=4, duration_s=30),
                 {"slo_batch": batch_attempt},
                 (UNPREEMPTED, BATCHED, SUSPENDED),
@@ -265,11 +217,11 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(batch_attempt, lesson_5, yours_by_load):
+def _(batch_attempt, lesson_5):
     after(
         "l05.visible",
         Figure(
-            yours_by_load(batch_attempt, lesson_5),
+            ladder.yours_by_load(batch_attempt, lesson_5),
             "At which loads do your four functions help the urgent requests, and do they differ from the reference's?",
         ),
     )
@@ -282,21 +234,20 @@ def _():
     ## The repair ladder: which repair helps?
 
     One seed is a demonstration. A verdict needs more seeds, several loads, and the same arrivals for every
-    variant. Each rung below adds one repair to the rung before it. The last rung is different: it has SLO-aware
-    batches and no preemption.
+    variant. Each row below adds one fix; the last is an ablation without preemption.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(RepairLadder, ladder_rows):
+def _():
     after(
         "l05.visible",
         RepairLadder(
-            ladder_rows(),
+            ladder.ladder_rows(),
             title="The repair ladder, modelled: means of five paired seeds and their 95 % intervals",
             load="4",
-            question="At which rung do the urgent requests gain, and at which do they lose?",
+            question="In which row do the urgent requests gain, and at which do they lose?",
         ),
     )
     return
@@ -331,25 +282,28 @@ def _():
     mo.md(r"""
     ## At which loads does preemption lose?
 
-    Choose a rung and compare it with the engine without preemption, at every load.
+    Choose a variant and compare it with the engine without preemption, at every load.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(RUNGS):
-    rung = chooser("Compare the first rung with", RUNGS, RUNGS[-2])
-    rung
-    return (rung,)
+def _():
+    variant = chooser("Compare arrival order with", ladder.TITLES, ladder.TITLES[-2])
+    variant
+    return (variant,)
 
 
 @app.cell(hide_code=True)
-def _(rung, rung_by_load):
+def _(variant):
     beside(
-        rung,
+        variant,
         lambda title: after(
             "l05.visible",
-            Figure(rung_by_load(title), "At which loads does this rung pay, and who pays for it?"),
+            Figure(
+                ladder.variant_by_load(title),
+                "At which loads does this variant pay, and who pays for it?",
+            ),
         ),
     )
     return
@@ -360,23 +314,21 @@ def _():
     after(
         "l05.visible",
         mo.md(r"""
-    - **At high load the generous requests pay.** At 10 requests per second, batches without preemption serve
-      9 % of the urgent and 91 % of the generous requests in time; with suspended passes it is 55 % and 79 %.
-      There are four generous requests for every urgent one, so of all requests 75 % are in time without
-      preemption and 74 % with it. Which of the two is better depends on what was promised.
+    - **At high load the relaxed requests pay.** At 10 requests per second, batches without preemption serve
+      9 % of the urgent and 91 % of the relaxed requests in time; with suspended passes it is 55 % and 79 %.
+    - **For all requests together it is a draw there.** Four in five are relaxed, so of all requests 75 % are
+      in time without preemption and 74 % with it. Which of the two is better depends on what was promised.
     - **At low load the gain is smaller.** At two requests per second the engine is often idle, and 73 % of the
-      urgent requests are in time without any policy; with suspended passes it is 94 %. At four requests per
-      second it is 51 % and 88 %. At both loads the generous requests lose nothing. (The author measured 48 %
-      without preemption at two requests per second: a real server has delays that this model leaves out.)
+      urgent requests are in time without any policy; with suspended passes it is 94 %.
     - **Rule 1 has a price.** With aborted passes at 4 requests per second, 80 % of the urgent requests are in
-      time with Rule 1, and 86 % without it. It insures long requests against a stream of urgent ones. On an
-      average day that insurance costs 6 points.
+      time with Rule 1, and 86 % without it. That is the premium of the insurance.
     - **The model favours preemption.** A preemption costs only the aborted work, and the predictions are exact
       except for passes of fewer than 100 tokens, which are bound by the weight read. Lesson 6 measures a real
       preemption.
-    - **The fit does not say how the 34 ms split.** At 10 requests per second the split decides what preemption
-      does to the share of all requests in time: with all 34 ms in the pass it falls from 70 % to 68 %, with all
-      in the request it rises from 78 % to 80 % (three seeds, 60 s). The statements above hold in both cases.
+    - **The draw at 10 requests per second is not robust.** The fit does not say how the 34 ms split between
+      pass and request. With all of it in the pass, preemption lowers the share of all requests in time by
+      two points; with all in the request it raises it by two (three seeds, 60 s). The gain of the urgent
+      requests does not depend on the split.
     """),
     )
     return
@@ -389,7 +341,7 @@ def _():
         mo.md(r"""
     /// details | The numbers at all five loads
 
-    Urgent / generous, **all**, in percent of requests in time; modelled, with the same arrivals in every row of
+    Urgent / relaxed, **all**, in percent of requests in time; modelled, with the same arrivals in every row of
     a column.
 
     | requests per second | 2 | 4 | 6 | 8 | 10 |
@@ -414,7 +366,7 @@ def _():
     fork's `dev-treatment`). For the urgent requests, preemption changed the share in time by at most 2.8 points,
     up or down.
 
-    | requests per s | urgent / generous, without preemption | with preemption |
+    | requests per s | urgent / relaxed, without preemption | with preemption |
     |--:|--:|--:|
     | 2 | 48.1 / 99.2 | 50.9 / 99.2 |
     | 4 | 38.0 / 94.3 | 37.1 / 94.2 |
@@ -436,7 +388,7 @@ def _():
     - A preemption helps only if the next pass is short. `slo_batch` keeps it short.
     - Repairs have to be measured together. One defect can hide another, and a single correct repair can look
       like a disaster.
-    - Preemption pays at low and middle loads. At high load the generous requests pay for it.
+    - Preemption pays at low and middle loads. At high load the relaxed requests pay for it.
     - The author put the runs of a null result beside the code, and that made this lesson possible. Our model
       shows that these defects are enough to produce the result. It does not prove that they caused it.
 

@@ -15,7 +15,7 @@ with app.setup(hide_code=True):
     from course.task import task
 
     if TYPE_CHECKING:
-        from nanogpt.preemption.scheduler_state import SchedulerState
+        from nanogpt.views.scheduler_state import SchedulerState
 
 
 @app.cell(hide_code=True)

@@ -10,7 +10,7 @@ with app.setup(hide_code=True):
     from course.figure import Figure
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt.policy_views import CachedBlock
+    from nanogpt.views.request_view import CachedBlock
 
 
 @app.cell(hide_code=True)

@@ -14,7 +14,7 @@ with app.setup(hide_code=True):
     from course.task import task
 
     if TYPE_CHECKING:
-        from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
+        from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
 
 
 @app.cell(hide_code=True)

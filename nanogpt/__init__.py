@@ -14,59 +14,11 @@ Shapes, everywhere: B rows, T new tokens, S visible context, H heads, D head siz
 channels, L layers, V vocabulary, N tokens in a flat row, P slots.
 """
 
+import ast
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from nanogpt.checkpoints.tokenizer import decode, encode
-    from nanogpt.checkpoints.weights import load_model
-    from nanogpt.config import EngineConfig, ModelConfig
-    from nanogpt.engine import Engine
-    from nanogpt.model import GPT
-    from nanogpt.policies import Policies
-    from nanogpt.posts.oracle import generate
-    from nanogpt.posts.post_engine import (
-        Scheduler,
-        chunked_prefill_generate,
-        interleaved_generate,
-        scheduled_generate,
-    )
-    from nanogpt.posts.post_request import Request
-    from nanogpt.posts.textbook import (
-        TextbookModel,
-        assemble_batch_cache,
-        assemble_fused_batch,
-        disassemble_batch_cache,
-        disassemble_fused_cache,
-        evict_kv_cache,
-    )
-    from nanogpt.trace import Trace
-
-__all__ = [
-    "GPT",
-    "Engine",
-    "EngineConfig",
-    "ModelConfig",
-    "Policies",
-    "Request",
-    "Scheduler",
-    "TextbookModel",
-    "Trace",
-    "assemble_batch_cache",
-    "assemble_fused_batch",
-    "chunked_prefill_generate",
-    "decode",
-    "disassemble_batch_cache",
-    "disassemble_fused_cache",
-    "encode",
-    "evict_kv_cache",
-    "generate",
-    "interleaved_generate",
-    "load_model",
-    "scheduled_generate",
-]
+from pathlib import Path
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
@@ -85,33 +37,12 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object
     return get
 
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "GPT": "model",
-        "Engine": "engine",
-        "EngineConfig": "config",
-        "ModelConfig": "config",
-        "Policies": "policies",
-        "Request": "posts.post_request",
-        "Scheduler": "posts.post_engine",
-        "TextbookModel": "posts.textbook",
-        "Trace": "trace",
-        "assemble_batch_cache": "posts.textbook",
-        "assemble_fused_batch": "posts.textbook",
-        "chunked_prefill_generate": "posts.post_engine",
-        "decode": "checkpoints.tokenizer",
-        "disassemble_batch_cache": "posts.textbook",
-        "disassemble_fused_cache": "posts.textbook",
-        "encode": "checkpoints.tokenizer",
-        "evict_kv_cache": "posts.textbook",
-        "generate": "posts.oracle",
-        "interleaved_generate": "posts.post_engine",
-        "load_model": "checkpoints.weights",
-        "scheduled_generate": "posts.post_engine",
-    },
-)
-
-
-def __dir__() -> list[str]:
-    return __all__
+_HOMES = {
+    alias.name: node.module.removeprefix("nanogpt.")
+    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("nanogpt.")
+    for alias in node.names
+}
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__ = lazy_names(__name__, _HOMES)
+__dir__ = __all__.copy

@@ -18,8 +18,8 @@ from typing import Any
 
 from nanogpt.policies import Policies
 from nanogpt.policies.blocks import num_lacking
-from nanogpt.policy_views import CachedBlock
 from nanogpt.validate import is_reference
+from nanogpt.views.request_view import CachedBlock
 
 _STATE = (
     "ref_counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now",
@@ -93,6 +93,7 @@ class BlockPool:
         self._empty = EmptyBlocks(range(num_blocks), self._lane)
         self._idle: dict[int, None] = {}  # free and with a hash, least recently used first
         self._now = 0
+        self.version = 0  # of `block_of`
         self._events: dict[str, list[int]] = {"allocated": [], "freed": [], "evicted": []}
         self._published: list[tuple[int, str]] = []
         self._saved: dict[str, Any] | None = None  # the state to return to; {} until it changes
@@ -157,6 +158,7 @@ class BlockPool:
                 self._hash_of[block] = block_hash
                 self._worth[block] = 0, depth
                 self._published.append((block, block_hash))
+                self.version += 1
 
     def put_back(self, blocks: Sequence[int]) -> None:
         """Free blocks again that were claimed and never filled."""
@@ -199,6 +201,7 @@ class BlockPool:
         for name, value in self._saved.items():
             setattr(self, name, value)
         self._saved = None
+        self.version += 1
         for block in evicted:
             if block in self._idle:
                 self._evict(block)
@@ -250,3 +253,4 @@ class BlockPool:
         if alike:
             self._alike[block_hash], self.block_of[block_hash] = alike, alike[0]
         self._events["evicted"].append(block)
+        self.version += 1

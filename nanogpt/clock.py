@@ -2,7 +2,8 @@
 
 The modelled clock makes every trace reproducible on any machine. A cost model is a formula with
 five numbers: `SERVER_CPU` has those fitted to measured steps, `LARGE_GPU` those worked out for a
-data-centre GPU. Such times are modelled, and whatever shows them says so.
+data-centre GPU. Such times are modelled, and whatever shows them says so. docs/costs.md lists all
+cost models of the course.
 """
 
 import time

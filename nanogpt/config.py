@@ -1,10 +1,12 @@
 """The sizes of a model, and the limits and settings of a run. Knows no tensors and no requests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from nanogpt.policy_views import Policy, check_policy
 from nanogpt.sampling import MOST_SEED, check_temperature
 from nanogpt.validate import check_bool, check_int, check_limits, check_sinks, show
+from nanogpt.views.request_view import Key, RequestView
 
 EXECUTORS = ("packed", "compiled", "batch_invariant", "single_mask", "fused", "padded")
 KV_STORAGES = ("ring", "evict")
@@ -43,6 +45,30 @@ class ModelConfig:
     def head_size(self) -> int:
         """D, the channels of one head."""
         return self.num_channels // self.num_heads
+
+
+@dataclass(frozen=True, slots=True)
+class TimedKey:
+    """A policy whose keys change with time: `key(request, step)`.
+
+    A heap whose keys change in place is no heap any more, so it is rebuilt at every step: each of n
+    waiting requests is ranked again, where a step under any other policy looks at a few.
+    """
+
+    key: Callable[[RequestView, int], Key]
+
+
+Policy: TypeAlias = str | Callable[[RequestView], Key] | TimedKey
+"""What orders the queue: "fcfs", "priority", a key of a request, or one that changes with time."""
+
+
+def check_policy(policy: Policy) -> None:
+    """Raises: ValueError unless it is a known name or a key."""
+    if isinstance(policy, TimedKey) and not callable(policy.key):
+        raise ValueError(f"the key of a TimedKey is {show(policy.key)}; it must be callable")
+    known = policy in ("fcfs", "priority") or isinstance(policy, TimedKey) or callable(policy)
+    if not known:
+        raise ValueError(f"there is no policy {show(policy)}; choose 'fcfs', 'priority' or a key")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,12 @@ The engine fixes the order of a step; policies make the decisions. K/V changes i
 that undoes a step which fails, and the queues change last.
 """
 
+from __future__ import annotations
+
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from nanogpt import features
 from nanogpt.clock import Clock, CostClock
@@ -14,7 +17,6 @@ from nanogpt.config import EngineConfig
 from nanogpt.executors.base import Executor
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.kv_store import KVStore
-from nanogpt.model import GPT
 from nanogpt.outputs import NotFiniteError
 from nanogpt.policies import Policies
 from nanogpt.policies.validate_policies import ANSWERS
@@ -24,6 +26,9 @@ from nanogpt.sampler import Sampler
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.validate import check_is, check_limits, show, validated
+
+if TYPE_CHECKING:
+    from nanogpt.model import GPT
 
 MAX_NONFINITE_STEPS = 3
 """Abort a request after this many consecutive tries whose logits are not finite.

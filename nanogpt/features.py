@@ -4,21 +4,25 @@ Each is imported where it is chosen, and only here: an engine without a window, 
 textbook executors loads none of them.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nanogpt.config import EngineConfig
 from nanogpt.executors.base import Executor
-from nanogpt.extensions import Drafter
-from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
-from nanogpt.model import GPT
 from nanogpt.policies import Policies
 from nanogpt.validate import check_callable, check_is
 
-MakeExecutor = Callable[[GPT, Any, Policies], Executor]
+if TYPE_CHECKING:
+    from nanogpt.model import GPT
+    from nanogpt.speculative.drafting import Drafter
+
+MakeExecutor = Callable[..., Executor]
+"""(model, cache, policies) -> the executor."""
 
 
 def make_cache(model: GPT, config: EngineConfig, policies: Policies) -> KVStore:
@@ -37,6 +41,8 @@ def make_cache(model: GPT, config: EngineConfig, policies: Policies) -> KVStore:
     num_blocks = config.max_batch_size * -(-model.config.max_model_len // size)
     if config.block_size is not None and config.max_kv_tokens is not None:
         num_blocks = config.max_kv_tokens // size
+    from nanogpt.kv_cache import KVCache
+
     store = KVCache
     if window is not None:
         from nanogpt.window.window_blocks import WindowBlockKVCache
@@ -83,19 +89,21 @@ def executor_type(config: EngineConfig) -> MakeExecutor:
 
 def make_drafter(
     draft: Any, executor: Executor, model: GPT, config: EngineConfig, policies: Policies
-) -> Drafter:
+) -> Drafter | None:
     """What drafts for the engine. Raises: ValueError for drafts that nothing can make or verify."""
     if not config.num_draft_tokens:
-        return Drafter()
-    from nanogpt.speculative.drafting import make_model_drafter
+        return None
+    from nanogpt.speculative.drafting import make_drafter
 
-    return make_model_drafter(draft, executor, model, config, policies)
+    return make_drafter(draft, executor, model, config, policies)
 
 
 def check_arguments(
     model: Any, config: Any, policies: Any, clock: Any, make_executor: Any, draft: Any
 ) -> None:
     """Raises: ValueError for an argument of `Engine` that is not what it has to be."""
+    from nanogpt.model import GPT
+
     check_is("the model", model, GPT, "a GPT, for example load_model()")
     check_is("the config", config, EngineConfig, "an EngineConfig")
     check_is("policies", policies, Policies, "Policies")

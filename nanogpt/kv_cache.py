@@ -229,14 +229,19 @@ class KVCache(KVStore):
     # --- what is shared ---------------------------------------------------------------------------
 
     def match(self, request: Request) -> PrefixHit | None:
-        """The longest run of registered blocks that the request's tokens begin with."""
-        if not self.share:
-            return None
+        """The longest run of registered blocks that the request's tokens begin with.
+
+        Looked up once, and again only when other blocks are registered or the request has grown.
+        """
+        asked = self.pool.version, request.num_tokens
+        if not self.share or request.prefix_match[0] == asked:
+            return request.prefix_match[1]
         if len(request.block_hashes) < request.num_tokens // self.size:
             request.block_hashes = self.hashes(request, request.tokens_so_far)
         hashes, block_of = request.block_hashes, self.pool.block_of
         blocks, found = self.policies.longest_match(hashes, block_of, request.num_tokens, self.size)
-        return PrefixHit(tuple(blocks), found) if found else None
+        request.prefix_match = asked, PrefixHit(tuple(blocks), found) if found else None
+        return request.prefix_match[1]
 
     def hashes(self, request: Request, token_ids: list[int]) -> list[str]:
         """The hashes of the full blocks of a request's tokens, which extend those it has."""

@@ -10,9 +10,9 @@ from nanogpt.config import EngineConfig
 from nanogpt.kv_store import KVStore
 from nanogpt.outputs import Row, Sampled, SchedulerOutput, Update
 from nanogpt.policies import Policies
-from nanogpt.policy_views import RequestView
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError, is_reference
+from nanogpt.views.request_view import RequestView
 
 
 class KVCacheManager:
@@ -141,12 +141,11 @@ class Reservation:
 
     def add(self, request: Request) -> None:
         """Reserve the K/V of one more request."""
-        charged = self.kv.kv_tokens_charged(request, request.remaining)
+        blocks = self.kv.cache.lasting_blocks(request)
+        shared = len(self.blocks.intersection(blocks)) * self.kv.block_size
+        self.kv_tokens += self.kv.kv_tokens_charged(request, request.remaining) - shared
+        self.blocks.update(blocks)
         self.num_requests += 1
-        if blocks := self.kv.cache.lasting_blocks(request):
-            charged -= self.shared_with(request)
-            self.blocks.update(blocks)
-        self.kv_tokens += charged
 
     def shared_with(self, request: Request) -> int:
         """KV tokens that the request is charged for, and that are reserved already."""

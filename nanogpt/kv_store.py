@@ -4,43 +4,22 @@ Shapes: L layers, H heads, S entries held, D head size, N new tokens of all rows
 tokens of one row.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from nanogpt.model import Attend
 from nanogpt.outputs import PrefixHit, Row, SchedulerOutput
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class PrefixCache:
-    """Where the K/V of shared prefixes is found; this one never finds any."""
-
-    def match(self, request: Request) -> PrefixHit | None:
-        """What a request need not compute. Changes nothing."""
-        return None
-
-    def attach(self, request_id: int, hit: PrefixHit) -> None:
-        """Let the request's empty table name the blocks of a hit, which hold its first tokens."""
-
-    def register(self, request: Request, new: Sequence[int] = ()) -> None:
-        """Let others find the request's full blocks. `new` are tokens that it does not list yet."""
-
-    def lasting_blocks(self, request: Request) -> Sequence[int]:
-        """The blocks, those of a hit too, that a request refers to until all its tokens are there.
-
-        Each request is charged for all of its blocks; one that several refer to is stored once.
-        """
-        return ()
-
-    def annotate(self, record: StepRecord) -> StepRecord:
-        """The step's record, with what there is to say of blocks."""
-        return record
+    from nanogpt.model import Attend
 
 
-class KVStore(PrefixCache):
+class KVStore:
     """Holds the K/V of running requests. A step writes; from its commit on, what it wrote is held.
 
     A store that nothing is written to is what the posts' own loops give their scheduler.
@@ -114,7 +93,28 @@ class KVStore(PrefixCache):
         """Which keys, held and new, a query sees, (T, S + T) bool; None: the causal mask."""
         return None
 
-    def transaction(self, scheduled: SchedulerOutput) -> "Transaction":
+    def match(self, request: Request) -> PrefixHit | None:
+        """What a request need not compute. Changes nothing."""
+        return None
+
+    def attach(self, request_id: int, hit: PrefixHit) -> None:
+        """Let the request's empty table name the blocks of a hit, which hold its first tokens."""
+
+    def register(self, request: Request, new: Sequence[int] = ()) -> None:
+        """Let others find the request's full blocks. `new` are tokens that it does not list yet."""
+
+    def lasting_blocks(self, request: Request) -> Sequence[int]:
+        """The blocks, those of a hit too, that a request refers to until all its tokens are there.
+
+        Each request is charged for all of its blocks; one that several refer to is stored once.
+        """
+        return ()
+
+    def annotate(self, record: StepRecord) -> StepRecord:
+        """The step's record, with what there is to say of blocks."""
+        return record
+
+    def transaction(self, scheduled: SchedulerOutput) -> Transaction:
         """A step in a `with` statement: `begin_step` before it, `end_step` behind it."""
         return Transaction(self, scheduled)
 

@@ -3,18 +3,22 @@
 Shapes: R logits (one for each row, and one more for each draft), V vocabulary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
-from torch import Tensor
 
+from nanogpt.config import EngineConfig
 from nanogpt.planning import Candidates, Plan
 from nanogpt.policies.queueing import ResumeState
-from nanogpt.policy_views import Key
 from nanogpt.request import Request
 from nanogpt.sampling import GREEDY, SamplingParams
 from nanogpt.trace import ForwardRecord
+
+if TYPE_CHECKING:
+    from torch import Tensor
+from nanogpt.views.request_view import Key
 
 
 class Row(Struct, frozen=True):
@@ -33,6 +37,39 @@ class Row(Struct, frozen=True):
     drafted: tuple[int, ...] = ()
     sampling: SamplingParams = GREEDY
     samples: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        num_scheduled_tokens: int,
+        hits: Mapping[int, "PrefixHit"],
+        drafts: Mapping[int, tuple[int, ...]],
+        chunk_inputs: Callable[..., tuple[list[int], list[int], bool]],
+        config: EngineConfig,
+    ) -> Self:
+        """The planned tokens, drafts behind a decode; a prefix hit is not computed again."""
+        token_ids = request.tokens_so_far
+        context_len = request.num_computed_tokens
+        if request.id in hits:
+            context_len += hits[request.id].num_tokens
+        ids, positions, samples = chunk_inputs(token_ids, context_len, num_scheduled_tokens)
+        drafted = drafts.get(request.id, ())
+        if drafted:
+            ids = [*ids, *drafted]
+            positions = [*positions, *range(len(token_ids), len(token_ids) + len(drafted))]
+        is_decode, sampling = request.status == "active", request.sampling(config)
+        return cls(
+            request.id,
+            ids,
+            positions,
+            context_len,
+            is_decode,
+            token_ids,
+            drafted,
+            sampling,
+            samples,
+        )
 
     @property
     def num_logits(self) -> int:
@@ -109,7 +146,7 @@ class ModelOutput(Struct, frozen=True):
     of the R, or -1 where a logit is not finite, if the executor knows.
     """
 
-    logits: Tensor
+    logits: "Tensor"
     forwards: tuple[ForwardRecord, ...]
     best: Sequence[int] | None = None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.sampling import MOST_SEED, SamplingParams, check_temperature
@@ -20,8 +20,8 @@ class Request:
     been computed: the next step computes from there. An "aborted" request left unfinished.
     `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
     as request 0 of that seed: the text is the same, whatever its id. Only requests with the same
-    `cache_salt` share blocks, as in vLLM; `block_hashes` are those of its full blocks, which a
-    cache that shares blocks fills in.
+    `cache_salt` share blocks, as in vLLM. A cache that shares blocks fills in `block_hashes`, those
+    of its full blocks, and `prefix_match`: what it looked up, and what it found.
     """
 
     id: int
@@ -37,6 +37,7 @@ class Request:
     cache_salt: str | None = field(default=None, kw_only=True)
     was_submitted: bool = field(default=False, init=False, repr=False)
     block_hashes: list[str] = field(default_factory=list[str], init=False, repr=False)
+    prefix_match: tuple[Any, Any] = field(default=((), None), init=False, repr=False)
 
     @property
     def tokens_so_far(self) -> list[int]:
@@ -83,7 +84,7 @@ class Request:
     def clear_cache(self) -> None:
         """Forget that anything was computed."""
         self.num_computed_tokens = 0
-        self.block_hashes = []
+        self.block_hashes, self.prefix_match = [], ((), None)
 
 
 def validate_request(request: Request, config: ModelConfig) -> None:

@@ -4,11 +4,12 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from nanogpt.config import Policy, TimedKey
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.policies import Policies
 from nanogpt.policies.validate_policies import checked_key
-from nanogpt.policy_views import Key, Policy, RequestView, TimedKey
 from nanogpt.request import Request
+from nanogpt.views.request_view import Key, RequestView
 
 Entry = tuple[Key, int, int, Request]
 """(key, arrival time, id, request): the smallest goes first."""

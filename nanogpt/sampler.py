@@ -5,8 +5,8 @@ Shapes: R logits, V vocabulary.
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import TYPE_CHECKING
 
-from nanogpt.extensions import Drafter
 from nanogpt.outputs import (
     ModelOutput,
     NotFiniteError,
@@ -18,11 +18,14 @@ from nanogpt.outputs import (
 from nanogpt.policies import Policies
 from nanogpt.sampling import sample_tokens, uniform
 
+if TYPE_CHECKING:
+    from nanogpt.speculative.drafting import Drafter
+
 
 class Sampler:
     """Draws tokens, and returns each to its request by `assign_tokens`."""
 
-    def __init__(self, policies: Policies, drafter: Drafter) -> None:
+    def __init__(self, policies: Policies, drafter: "Drafter | None") -> None:
         self.policies = policies
         self.drafter = drafter
 
@@ -57,7 +60,7 @@ class Sampler:
             temperature = row.sampling.temperature
             if not row.samples:
                 continue
-            if row.drafted:
+            if row.drafted and self.drafter is not None:
                 drawn[i] = self.drafter.judge(row, logits[starts[i] : starts[i + 1]])
             elif best is not None and temperature == 0:
                 drawn[i] = Sampled(best[starts[i]])

@@ -4,16 +4,19 @@ Every draw is a function of (seed, request id, position, purpose) alone: whateve
 however often the request was preempted, position 17 of request 3 gets the same random number.
 """
 
+from __future__ import annotations
+
 import hashlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
 from msgspec import Struct
-from torch import Tensor
 
 from nanogpt.validate import show
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_SEED = 2**64 - 1
 
@@ -45,6 +48,8 @@ def sample_tokens(logits: Tensor, temperature: float, draws: Sequence[float]) ->
 
     Shapes: logits (R, V), draws R uniform numbers in [0, 1), ignored at temperature 0.
     """
+    import torch
+
     if temperature == 0:
         return logits.argmax(-1).tolist()
     cumulative = probabilities(logits, temperature).cumsum(-1)  # (R, V)
@@ -60,6 +65,9 @@ def probabilities(logits: Tensor, temperature: float) -> Tensor:
 
     Shapes: logits (R, V) -> (R, V), float64.
     """
+    import torch
+    import torch.nn.functional as F
+
     if temperature == 0:
         return F.one_hot(logits.argmax(-1), logits.shape[-1]).double()  # (R, V)
     below_best = logits.double() - logits.max(dim=-1, keepdim=True).values  # (R, V)

@@ -15,18 +15,21 @@ priority while more important ones keep coming; under "fcfs" and under keys that
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.extensions import Drafter
-from nanogpt.input_batch import check_embeddings, make_rows
+from nanogpt.config import EngineConfig, ModelConfig, TimedKey
 from nanogpt.kv_cache_manager import KVCacheManager, Reservation
 from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, Update
 from nanogpt.planning import Candidates, Plan, plan_problem
 from nanogpt.policies import Policies
-from nanogpt.policy_views import RequestView, TimedKey
+from nanogpt.policies.validate_policies import check_embeddings
 from nanogpt.request import Request
 from nanogpt.request_queue import RequestQueue
 from nanogpt.validate import PolicyError, is_reference
+from nanogpt.views.request_view import RequestView
+
+if TYPE_CHECKING:
+    from nanogpt.speculative.drafting import Drafter
 
 LOOKAHEAD = 16  # requests behind a full step
 
@@ -43,7 +46,7 @@ class Scheduler:
         policies: Policies,
         model_config: ModelConfig,
         kv: KVCacheManager,
-        drafter: Drafter,
+        drafter: "Drafter | None" = None,
     ) -> None:
         self.config = config
         self.policies = policies
@@ -67,7 +70,7 @@ class Scheduler:
         self.begin_step(step)
         preempted = self.select_victims()
         admissible, blocked = self.select_admissible(preempted)
-        hits = self._prefix_hits(admissible)
+        hits = {r.id: hit for r in admissible if (hit := self.kv.cache.match(r)) is not None}
         candidates = self.candidates(preempted, admissible, hits)
         if candidates.is_empty and not preempted:
             raise ValueError(f"step {step}: nothing can ever run again: {blocked}")
@@ -185,9 +188,6 @@ class Scheduler:
             raise PolicyError(f"step {self.waiting.step}: {problem}")
         return list(plan)
 
-    def _prefix_hits(self, admissible: Sequence[Request]) -> dict[int, PrefixHit]:
-        return {r.id: hit for r in admissible if (hit := self.kv.cache.match(r)) is not None}
-
     def active_ids(self) -> tuple[int, ...]:
         """Ids of the requests that decode."""
         return tuple([request.id for request in self.active])
@@ -197,9 +197,10 @@ class Scheduler:
     ) -> tuple[Row, ...]:
         planned = [(self.requests[request_id], num_tokens) for request_id, num_tokens in plan]
         # A candidate that others were preempted for counts on the room that drafts would take.
-        drafts = self.drafter.propose(planned, self.running(), self.kv) if may_draft else {}
+        drafter, inputs = self.drafter if may_draft else None, self.policies.chunk_inputs
+        drafts = drafter.propose(planned, self.running(), self.kv) if drafter else {}
         try:
-            rows = make_rows(planned, hits, drafts, self.policies.chunk_inputs, self.config)
+            rows = tuple([Row.of(r, n, hits, drafts, inputs, self.config) for r, n in planned])
             if drafts or self._validates_inputs:
                 check_embeddings(rows, self.model_config)
         except PolicyError as error:

@@ -1,10 +1,14 @@
 """Checks of single values at the borders of the package: one sentence, the value, the limit."""
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from reprlib import Repr
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Record = TypeVar("Record")
 
@@ -49,6 +53,12 @@ def _validated(policy: Callable[..., Any], answer: Callable[..., Any]) -> Callab
         return answer(policy(*copies), *args)
 
     return ask
+
+
+def is_tensor(value: object) -> TypeGuard["Tensor"]:
+    """Whether it is a tensor: none is where nothing has imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def check_int(name: str, value: object, low: int, high: int = MOST_INT) -> None:

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -20,71 +21,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Response
 
 Found = TypeVar("Found", bound="Page | Locator")
-# What of our own elements leaves the page, or holds more than fits into it.
-TOO_WIDE = """(all) => all
-    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
-        || each.scrollWidth > each.clientWidth)
-    .map((each) => each.className)"""
-# Tables and printed text that end outside the page, where nothing can be scrolled to reach them.
-CUT_OFF = """(all) => all.filter((each) => {
-    if (each.getBoundingClientRect().right <= window.innerWidth) return false;
-    for (let box = each; box && box.id !== "App"; box = box.parentElement) {
-        if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
-    }
-    return true;
-}).map((each) => each.textContent.slice(0, 40))"""
-# Outputs that take the wheel from the page, or hide more than a rounded pixel or two below.
-SCROLLS_OR_HIDES = """(all) => all.filter((each) => {
-    const below = each.scrollHeight - each.clientHeight;
-    const scrolls = ["auto", "scroll"].includes(getComputedStyle(each).overflowY);
-    return scrolls ? below > 0 : below > 2;
-}).map((each) => [each.id, each.scrollHeight, each.clientHeight])"""
-# The words of pictures that lie outside their picture, where they are not drawn.
-OUTSIDE = """(pictures) => pictures.flatMap((picture) => {
-    if (getComputedStyle(picture).overflow === "visible") return [];
-    const frame = picture.getBoundingClientRect();
-    return [...picture.querySelectorAll("text")].filter((text) => {
-        if (!text.checkVisibility({opacityProperty: true})) return false;
-        const at = text.getBoundingClientRect();
-        return at.left < frame.left - 1 || at.right > frame.right + 1
-            || at.top < frame.top - 2 || at.bottom > frame.bottom + 2;
-    }).map((text) => text.textContent);
-})"""
-# Puts every player of the page at a part of its way.
-MOVE = """(part) => {
-    for (const at of document.querySelectorAll(".sn-toolbar .sn-travel .sn-scrubber")) {
-        at.value = String(Math.round(part * at.max));
-        at.dispatchEvent(new Event("input"));
-    }
-}"""
-# What waits for a prediction as HTML: [key, whether it is to be seen].
-WAITING = """() => [...document.querySelectorAll("[data-sn-after]")].map(
-    (each) => [each.dataset.snAfter, each.querySelector(".sng-withheld").checkVisibility()])"""
-# Until fonts are there and two frames are alike; what moves for ever is looked at all the same.
-AT_REST = """async () => {
-    const places = (root) => [...root.querySelectorAll("*")].flatMap((each) => {
-        const {x, y, width, height} = each.getBoundingClientRect();
-        return [x, y, width, height, ...(each.shadowRoot ? places(each.shadowRoot) : [])];
-    });
-    await document.fonts.ready;
-    for (let frame = 0, before, now; frame < 120 && !(now && now === before); frame += 1) {
-        await new Promise(requestAnimationFrame);
-        [before, now] = [now, String(places(document))];
-    }
-}"""
+_SCRIPTS = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+JS: dict[str, str] = dict(re.findall(r"^const (\w+) = (.*?);$(?=\n\n|\n\Z)", _SCRIPTS, re.M | re.S))
 TOO_FAR = "document.documentElement.scrollWidth - window.innerWidth"
-STOPS = "(all) => all.filter((each) => each.tabIndex === 0).length"
-# How many rules the page keeps, and those that it breaks, each with the first element that does.
-AXE = """async ([context, options]) => {
-    const found = await axe.run(context ?? document, options);
-    return [found.passes.length, found.violations.map(({id, nodes}) => [id, nodes[0].html])];
-}"""
 # The rules that look at colours: what an element is, says and measures is the same in both themes.
 COLOURS = ["color-contrast", "link-in-text-block"]
 NO_COLOURS = {rule: {"enabled": False} for rule in COLOURS}
-# What our own elements are, whatever the theme: their markup, and how large it is drawn.
-SHAPES = """(all) => all.map((each) => [
-    each.outerHTML.replaceAll(/ data-theme="\\w+"/g, ""), each.clientWidth, each.clientHeight])"""
 OURS = [[".sng-report"], [".sng-figure"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]
 TEXT = ["#App .markdown"]
 
@@ -138,7 +80,7 @@ def press_on(found: Locator, *keys: str) -> str:
 
 def at_rest(found: Found) -> Found:
     """The page or the elements, once nothing of the page moves; whoever measures it asks here."""
-    getattr(found, "page", found).evaluate(AT_REST)
+    getattr(found, "page", found).evaluate(JS["AT_REST"])
     return found
 
 
@@ -150,7 +92,7 @@ def box(locator: Locator) -> tuple[float, float]:
 
 def stand_at(page: Page, part: float) -> None:
     """Put every player of the page at a part of its way, 0 to 1."""
-    page.evaluate(MOVE, part)
+    page.evaluate(JS["MOVE"], part)
 
 
 def violations(page: Page, context: object = None, **options: object) -> list[tuple[str, str]]:
@@ -160,7 +102,7 @@ def violations(page: Page, context: object = None, **options: object) -> list[tu
 
         page.evaluate(AXE_SCRIPT)
     options = {"resultTypes": ["violations"], "selectors": False, **options}
-    num_kept, broken = at_rest(page).evaluate(AXE, [context, options])
+    num_kept, broken = at_rest(page).evaluate(JS["AXE"], [context, options])
     assert num_kept
     return [(rule, html) for rule, html in broken]
 
@@ -175,7 +117,7 @@ def assert_one_tab_stop_each(page: Page) -> None:
     widgets = page.locator(".sn").all()
     assert widgets
     for each in widgets:
-        assert at_rest(each).locator("button, input, [tabindex]").evaluate_all(STOPS) == 1
+        assert at_rest(each).locator("button, input, [tabindex]").evaluate_all(JS["STOPS"]) == 1
         for picture in each.get_by_role("img").all():
             assert picture.get_attribute("aria-label")
 
@@ -183,7 +125,7 @@ def assert_one_tab_stop_each(page: Page) -> None:
 def assert_no_text_is_cut_off(page: Page) -> None:
     pictures = page.locator(".sn svg")
     assert pictures.count() > 0
-    assert at_rest(pictures).evaluate_all(OUTSIDE) == []
+    assert at_rest(pictures).evaluate_all(JS["OUTSIDE"]) == []
 
 
 # ---- lessons -------------------------------------------------------------------------------------
@@ -361,7 +303,7 @@ def assert_stands_out(lesson: Lesson, scheme: str) -> None:
 
 def shapes(page: Page) -> list[tuple[str, int, int]]:
     """Markup and size of what is ours; a theme that is as it should be changes neither."""
-    return at_rest(page).locator(".sn, .sng-report, .sng-figure").evaluate_all(SHAPES)
+    return at_rest(page).locator(".sn, .sng-report, .sng-figure").evaluate_all(JS["SHAPES"])
 
 
 def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
@@ -369,14 +311,15 @@ def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
     turn(lesson, scheme)
     lesson.page.set_viewport_size({"width": width, "height": 900})
     ours = lesson.page.locator(".sn, .sng-report, .sng-figure")
-    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
-    assert at_rest(lesson.page).locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
-    assert at_rest(lesson.page).locator(".output-area").evaluate_all(SCROLLS_OR_HIDES) == []
+    wait_for(lambda: ours.evaluate_all(JS["TOO_WIDE"]) == [])
+    printed = ".output table, .output pre"
+    assert at_rest(lesson.page).locator(printed).evaluate_all(JS["CUT_OFF"]) == []
+    assert at_rest(lesson.page).locator(".output-area").evaluate_all(JS["SCROLLS_OR_HIDES"]) == []
 
 
 def assert_shown_only_after(page: Page, answered: set[str]) -> set[str]:
     """Of what answers a prediction, only what answers these is shown; return what is waited for."""
-    html = page.evaluate(WAITING)
+    html = page.evaluate(JS["WAITING"])
     pictures = page.locator(".sn[data-after]").all()
     drawn = {each.get_attribute("data-after") for each in pictures} - {""}
     assert {key for key, seen in html if seen} == {key for key, _ in html} & answered

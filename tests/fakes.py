@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig, TimedKey
 from nanogpt.engine import Engine
 from nanogpt.executors.base import forward_record
 from nanogpt.experiments.trace_waits import wait_reasons
@@ -20,7 +20,6 @@ from nanogpt.model import GPT
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.planning import Plan
 from nanogpt.policies import Policies
-from nanogpt.policy_views import TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace

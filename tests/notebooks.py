@@ -38,7 +38,6 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
-    "l05_slo_policy": [("outranks_by_margin", "select_victim", "margin_on_negative_scores")],
     "l07_blocks": [
         ("hash_own_tokens", "block_hashes", "no_parent"),
         ("free_whole_table", "free_table", "frees_all"),
@@ -53,11 +52,6 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
     ],
     "l11_milliseconds": [("smaller_graph", "captured_size", "rounds_down")],
 }
-
-
-def outranks(candidate, incumbent, margin):
-    """Exhibit A of lesson 5, repaired: the signs go first."""
-    return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 
 
 def once_committed(num_computed_tokens, num_scheduled_tokens, size):
@@ -84,7 +78,6 @@ def wait_for_the_gpu(launch, synchronize, clock_us):
 
 
 WITHOUT_EXERCISE = {
-    "l05_slo_policy": {"outranks_by_margin": outranks},
     "l07_blocks": {"num_findable_blocks": once_committed},
     "l08_speculation": {"draft_memory": forget},
     "l09_fleet": {"newest_after_removal": one_more},

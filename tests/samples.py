@@ -403,13 +403,13 @@ def gate_picture() -> Record:
     spared = seen(4, 50_000, 60_000, immune=True)
     hurried, late = seen(7, 20_000, 60_000), seen(7, -20_000, 91_000)
     cases = [
-        (hurried, [calm, tight], 2, 1, "It passes.", "conservative"),
-        (late, [tight, calm], 2, None, "Too late for it.", "conservative"),
-        (hurried, [lost, spared], 3, 3, "The incumbent is lost.", "conservative"),
-        (late, [lost], 3, None, "Both are lost.", "conservative"),
-        (hurried, [spared], None, None, "All are immune.", "aggressive"),
+        (hurried, [calm, tight], 2, 1, "It passes."),
+        (late, [tight, calm], 2, None, "Too late for it."),
+        (hurried, [lost, spared], 3, 3, "The incumbent is lost."),
+        (late, [lost], 3, None, "Both are lost."),
+        (hurried, [spared], None, None, "All are immune."),
     ]
-    names = ("candidate", "running", "incumbent", "victim", "words", "mode")
+    names = ("candidate", "running", "incumbent", "victim", "words")
     return {"decisions": [{**dict(zip(names, each, strict=True)), "margin": 1.2} for each in cases]}
 
 

@@ -1,7 +1,7 @@
 """The gate's four cases of slack signs, and the scores of all requests on one axis."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import traitlets
 from msgspec import Struct
@@ -26,7 +26,6 @@ class _Decision(Struct):
     incumbent: Natural | None
     victim: Natural | None
     margin: Amount
-    mode: Literal["conservative", "aggressive"]
     words: Words
     bar: float | None = None
     """The score that the margin asks for, None without an incumbent."""

@@ -117,14 +117,10 @@ def _spans(record: dict[str, Any], times: dict[str, float]) -> list[dict[str, An
     for rank, checks in enumerate(record["checks"]):
         spans.append(_span(RANKS + rank, 0, _left_us(checks), "pass", f"pass {number}"))
     if "readmitted_us" in times and "first_token_us" in times:
-        words = f"request {record['candidate']}"
+        start, end, who = times["readmitted_us"], times["first_token_us"], record["candidate"]
         for lane in range(RANKS, RANKS + len(record["checks"])):
-            spans.append(
-                _span(lane, times["readmitted_us"], times["first_token_us"], "candidate", words)
-            )
-        spans.append(
-            _span(ENGINE, times["readmitted_us"], times["first_token_us"], "waits", "waits")
-        )
+            spans.append(_span(lane, start, end, "candidate", f"request {who}"))
+        spans.append(_span(ENGINE, start, end, "waits", "waits"))
     return spans
 
 
@@ -224,25 +220,17 @@ def _back_in_the_engine(
             f"{waits} again, request {candidate} is next.",
         )  # fmt: skip
     bottom = RANKS + len(record["checks"]) - 1
-    readmitted, first = times.get("readmitted_us"), times.get("first_token_us")
-    if readmitted is not None:
-        yield _event(
-            "re-admission", [(ENGINE, readmitted)],
-            f"Request {candidate} is admitted, {_ms(readmitted - times['arrived_us'])} after it "
-            "arrived: the cycle is closed.", bottom,
-        )  # fmt: skip
-    if first is not None:
-        words = f"{_ms(first - times['arrived_us'])} after it arrived."
-        yield _event(
-            "first token", [(ENGINE, first)], f"Request {candidate} has its first token, {words}"
-        )
-    resumed = times.get("resumed_us")
-    if resumed is not None:
-        yield _event(
-            "resume", [(ENGINE, resumed)],
-            f"The pass that slept goes on at layer {record['layer']}, {_ms(resumed - replied)} "
-            "after its ranks left.", bottom,
-        )  # fmt: skip
+    who, slept = f"Request {candidate}", f"The pass that slept goes on at layer {record['layer']}"
+    for name, stage, since, words, reach in (
+        ("readmitted_us", "re-admission", "arrived_us",
+         f"{who} is admitted, {{}} after it arrived: the cycle is closed.", bottom),
+        ("first_token_us", "first token", "arrived_us",
+         f"{who} has its first token, {{}} after it arrived.", None),
+        ("resumed_us", "resume", "replied_us", f"{slept}, {{}} after its ranks left.", bottom),
+    ):  # fmt: skip
+        if name in times:
+            late = _ms(times[name] - times[since])
+            yield _event(stage, [(ENGINE, times[name])], words.format(late), reach)
 
 
 def _names(ids: list[int]) -> str:

@@ -15,31 +15,10 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from course.calling.results import Raised
 from course.calling.wire import Storages, WireError, decode, encode
-from course.checks.step_cost import StepCost
-from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
-from nanogpt.policy_views import CachedBlock, RequestView
-from nanogpt.preemption.scheduler_state import SchedulerState
-from nanogpt.server.server_views import AdmissionLimits, NewRequest, QueueView
-from nanogpt.slo.slo_view import SloRequest, SloView
+from nanogpt.views import records
+from nanogpt.views.fleet_views import FleetSnapshot
 
-RECORDS: Mapping[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        AdmissionLimits,
-        CachedBlock,
-        FleetSnapshot,
-        NewRequest,
-        QueueView,
-        Raised,
-        RequestView,
-        SchedulerState,
-        SloRequest,
-        SloView,
-        StepCost,
-        WaitingView,
-        WorkerView,
-    )
-}
+RECORDS: Mapping[str, type[Any]] = {"Raised": Raised} | records()
 """The records that travel between a check and an answer: a closed list.
 
 They and what serves its calls are all of the project that an answer's process has. No module here

@@ -1,4 +1,4 @@
-"""Judging functions that rank: any ranks will do that put the requests in the right order.
+"""Judging functions that rank: any keys will do that put the requests in the right order.
 
 A known mistake is kept as a ranking of its own. It is named when it puts every pair in the order
 that the answer gave it.
@@ -14,7 +14,7 @@ from course.checks.requests import draw_request
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show
 from course.harness import Ask, Failure, Rows, returned_nothing
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 Ranked = list[tuple[Args, Any]]
 _LONGEST_ITEM = 60  # characters of what is not a number, in a sentence
@@ -22,7 +22,7 @@ _LONGEST_ITEM = 60  # characters of what is not a number, in a sentence
 
 @dataclass(frozen=True, slots=True)
 class Ranking(Judge):
-    """How to judge an exercise that returns a rank.
+    """How to judge an exercise that returns a key.
 
     `reference` ranks by the rules; where it ranks two alike, either may go first. `idea` is said
     when no known mistake explains the order; a sentence that is a function is made of the answer
@@ -36,7 +36,7 @@ class Ranking(Judge):
     evidence: Sequence[Sequence[Args]]
 
     def judge(self, ask: Ask, cases: Sequence[Sequence[Args]]) -> Failure | None:
-        """Ask for the ranks of each group and compare within it; the first wrong order fails."""
+        """Ask for the keys of each group and compare within it; the first wrong order fails."""
         for index, group in enumerate(cases):
             ranked: Ranked = []
             for args in group:
@@ -65,29 +65,29 @@ class Ranking(Judge):
 
     def _wrong_pair(self, ranked: Ranked) -> tuple[int, int] | None:
         """The first two indices that the answer ranks in the wrong order."""
-        for i, (args, rank) in enumerate(ranked):
+        for i, (args, key) in enumerate(ranked):
             for j, (other_args, other_rank) in enumerate(ranked):
-                if self.reference(*args) < self.reference(*other_args) and not rank < other_rank:
+                if self.reference(*args) < self.reference(*other_args) and not key < other_rank:
                     return i, j
         return None
 
     def _more(self, ask: Ask, groups: Sequence[Sequence[Args]]) -> list[Ranked]:
-        """Further ranks of the right form."""
+        """Further keys of the right form."""
         groups = [*groups[:4], *self.evidence]
         found = [[(args, _plain_rank(got)) for args, got in those_of(ask, each)] for each in groups]
         return [
             ranked
             for ranked in found
-            if all(_rank_form(ask.name, rank) is None for _, rank in ranked)
+            if all(_rank_form(ask.name, key) is None for _, key in ranked)
         ]
 
     def _failure(self, ask: Ask, pair: tuple[int, int], groups: list[Ranked]) -> Failure:
-        (first, rank), (second, other) = groups[0][pair[0]], groups[0][pair[1]]
-        order = "both alike" if rank == other else "the second one first"
+        (first, key), (second, other) = groups[0][pair[0]], groups[0][pair[1]]
+        order = "both alike" if key == other else "the second one first"
         rows: Rows = (
             ("input", f"{ask.draw_call(ask.name, first)}\n{ask.draw_call(ask.name, second)}"),
             ("expected", "the first one first"),
-            ("got", f"{show(rank)}\n{show(other)}\n{order}"),
+            ("got", f"{show(key)}\n{show(other)}\n{order}"),
         )
         for mistake in self.mistakes:
             for answer in mistake.answers:
@@ -108,9 +108,9 @@ def draw_ranked(name: str, args: Args) -> str:
 def _orders_as(mistaken: Callable[..., Any], groups: list[Ranked]) -> bool:
     """Whether the mistake puts every pair within a group in the same order as the answer does."""
     for ranked in groups:
-        for i, (args, rank) in enumerate(ranked):
+        for i, (args, key) in enumerate(ranked):
             for other_args, other in ranked[:i]:
-                if _order(mistaken(*args), mistaken(*other_args)) != _order(rank, other):
+                if _order(mistaken(*args), mistaken(*other_args)) != _order(key, other):
                     return False
     return True
 
@@ -123,10 +123,10 @@ def _plain_rank(value: Any) -> Any:
     return tuple(item if as_number(item) is None else as_number(item) for item in items)
 
 
-def _order(rank: Any, other: Any) -> int | None:
-    """-1, 0 or 1 as `rank` goes before, with or after `other`; None if they do not compare."""
+def _order(key: Any, other: Any) -> int | None:
+    """-1, 0 or 1 as `key` goes before, with or after `other`; None if they do not compare."""
     try:
-        return (rank > other) - (rank < other)
+        return (key > other) - (key < other)
     except TypeError:
         return None
 
@@ -137,17 +137,17 @@ def _rank_form(name: str, value: Any) -> tuple[str, str] | None:
     if type(value) is not tuple:
         return (
             "not_a_tuple",
-            f"A rank is a tuple, even of one number: `(number,)`; this is {a_kind(value)}.",
+            f"A key is a tuple, even of one number: `(number,)`; this is {a_kind(value)}.",
         )
     if not value:
-        return "not_numbers", "A rank holds at least one number; this tuple is empty."
+        return "not_numbers", "A key holds at least one number; this tuple is empty."
     for item in value:
         if as_number(item) is None or item != item:
             text = show(item)
             held = text if len(text) <= _LONGEST_ITEM else a_kind(item)
             return (
                 "not_numbers",
-                f"A rank holds only numbers, so that any two can be compared; this one holds "
+                f"A key holds only numbers, so that any two can be compared; this one holds "
                 f"{held}.",
             )
     return None

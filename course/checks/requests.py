@@ -6,7 +6,7 @@ They are drawn with the fields that matter.
 from collections.abc import Sequence
 from typing import Any
 
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 
 def make_request(id: int = 0, prompt: int = 4, generated: int = 0, **fields: Any) -> RequestView:

@@ -106,6 +106,7 @@ def _mount(path: Path, *options: str) -> str:
 def _graders(arguments: Namespace) -> list[str]:
     """The same command without `--container`."""
     command = ["grade", str(arguments.submissions.resolve()), "--out", str(arguments.out.resolve())]
+    command += _each("--layout", [arguments.layout])
     command += _each("--lesson", arguments.lesson)
     command += _each("--points", [arguments.points.resolve()] if arguments.points else [])
     command += _each("--seed", [] if arguments.seed is None else [arguments.seed])

@@ -49,10 +49,10 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     wanted = [find_lesson(each).stem for each in arguments.lesson]
     stems = [each.stem for each in LESSONS if lesson_exercises(each.stem)]
     stems = [stem for stem in stems if not wanted or stem in wanted]
-    found = find_submissions(arguments.submissions, stems, apart=arguments.out)
+    found = find_submissions(arguments.submissions, stems, arguments.layout, arguments.out)
     if not found.submissions:
         _tell_left_out(found, arguments.out, console)
-        raise Failure(f"{arguments.submissions} holds no lesson's file that could be graded.")
+        raise Failure(found.misfit or "no student's file can be graded: see above.")
     if arguments.unsafe:
         console.print("Without a sandbox: use a machine that you throw away afterwards.")
     else:
@@ -71,7 +71,7 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     _write_results(arguments.out, [*records, *internal], scheme)
     _tell(graded, len(records) + len(internal) - len(graded), arguments.out, console)
     _tell_left_out(found, arguments.out, console)
-    return 1 if internal else 0
+    return 1 if internal or found.refused else 0
 
 
 def _graded(
@@ -152,7 +152,7 @@ def _tell_left_out(found: Found, folder: Path, console: Console) -> None:
     """List in a file what was not graded, and say so."""
     lines = [f"{each.source}: {each.why}" for each in found.skipped]
     write_text(folder / "left_out.txt", "".join(f"{line}\n" for line in lines))
-    for sentence in found.doubts:
+    for sentence in found.refused:
         console.print(sentence, soft_wrap=True)
     if lines:
         path = folder / "left_out.txt"

@@ -20,9 +20,10 @@ from starlette.websockets import WebSocketClose
 from course.marimo_internals import MIDDLEWARE_REGISTRY, substitute
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _RULE = re.compile(rb"[^{};]*:has\([^{}]*\{[^{}]*\}")
+_RECONNECTED = re.compile(r'\{"op": ?"banner".{0,40}"title": ?"Reconnected"')
 _THEME = b":root:has(body.dark)"  # all colours of the page hang on it
 _ITS_CHILD = b":root:has(>body.dark)"  # the same, and nothing below the body can change it
 _PRELOADED = ("marimo", "anywidget", "numpy", "torch", "course.launcher.frozen")
@@ -52,6 +53,23 @@ def _may_open(headers: Headers) -> bool:
     origin = headers.get("origin")
     hosts = (headers.get("host"), headers.get("x-forwarded-host"))
     return origin is None or urlsplit(origin).netloc in hosts
+
+
+def quiet_reconnect(app: ASGIApp) -> ASGIApp:
+    """Return ASGI middleware that does not tell a page that it reconnected to its session.
+
+    marimo says so in a bar over the page's first words, whenever a lesson is opened a second time.
+    The page has all cells and outputs again, so nothing was lost.
+    """
+
+    async def quiet(scope: Scope, receive: Receive, send: Send) -> None:
+        async def pass_on(message: Message) -> None:
+            if not _RECONNECTED.match(message.get("text") or ""):
+                await send(message)
+
+        await app(scope, receive, pass_on if scope["type"] == "websocket" else send)
+
+    return quiet
 
 
 def light_styles(app: ASGIApp) -> ASGIApp:
@@ -85,6 +103,7 @@ def _lighter(rule: re.Match[bytes]) -> bytes:
 def install(mode: str) -> None:
     """Change every server that marimo makes in this process; `mode` is marimo's."""
     MIDDLEWARE_REGISTRY.register("page guard", Middleware(page_guard))
+    MIDDLEWARE_REGISTRY.register("quiet reconnect", Middleware(quiet_reconnect))
     MIDDLEWARE_REGISTRY.register("light styles", Middleware(light_styles))
     # Where torch cannot be trusted after a fork, kernels start as marimo starts them.
     if mode == "edit" and sys.platform == "linux":

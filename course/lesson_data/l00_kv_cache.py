@@ -2,36 +2,48 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
 from course.lesson_data.texts import table
-from course.registry import exercise
-from nanogpt import GPT, Engine, EngineConfig, Request, decode, generate
+from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode, generate
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
 
 Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
-NextInputs = Callable[[list[int], int], list[int]]
-Writer = Callable[..., tuple[list[int], torch.Tensor]]
+NextInputs = Callable[[list[int], list[int]], list[int]]
+Written = tuple[list[int], torch.Tensor, int]
+"""New tokens, their logits (N, V), and how many tokens were fed."""
+Writer = Callable[..., Written]
+_NEW = 40  # characters of each text
 
 # --- the learner's cache in the model ----------------------------------------------------------
 
 
 class Cache:
-    """K and V of one request per head and layer, grown by `attend(q, k_cache, v_cache, k, v)`."""
+    """K and V of one text per head and layer, grown by `attend(q, k_cache, v_cache, k, v)`.
+
+    `tokens` are the ids of the tokens that it holds.
+    """
 
     def __init__(self, attend: Attention) -> None:
+        self.tokens: list[int] = []
         self._attend = attend
         self._held: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
+    def truncate(self, num_tokens: int) -> None:
+        """Keep only the first tokens."""
+        del self.tokens[num_tokens:]
+        self._held = {at: (k[:num_tokens], v[:num_tokens]) for at, (k, v) in self._held.items()}
+
     @torch.inference_mode()
-    def feed(self, model: GPT, token: int, position: int) -> torch.Tensor:
+    def feed(self, model: GPT, token: int) -> torch.Tensor:
         """The logits (V,) after one more token."""
-        hidden = model.hidden(torch.tensor([token]), torch.tensor([position]), self._every_head)
+        position = torch.tensor([len(self.tokens)])
+        hidden = model.hidden(torch.tensor([token]), position, self._every_head)
+        self.tokens.append(token)
         return model.logits(hidden)[0]
 
     def _every_head(
@@ -48,81 +60,68 @@ class Cache:
 
 
 def your_text(
-    write: Writer, prompt: Sequence[int], next_inputs: NextInputs, cached_attention: Attention
+    write: Writer, prompts: Sequence[str], next_inputs: NextInputs, cached_attention: Attention
 ) -> str:
-    """40 characters written by `write` with two passed answers, beside the oracle's; Markdown."""
-    mine = Policy(next_inputs), Policy(cached_attention)
-    oracles_new, oracles_logits = _oracle(tuple(prompt))
+    """The texts that `write` makes of two prompts with passed answers, beside the oracle's."""
     try:
-        new, logits = run(_written, write, prompt, *mine)
-        if new != oracles_new:
-            guilty = run(_guilty, write, prompt, oracles_new, *mine)
-            return _drawn(_said_of_another_text(guilty), prompt, new)
+        texts = run(_written, write, prompts, Policy(next_inputs), Policy(cached_attention))
     except RunError as error:
         return f"The run stopped: {error}."
-    gap = float((logits - oracles_logits).abs().max())
-    said = (
-        "**Your two functions wrote this text.** The oracle, which recomputes everything, writes "
-        "the same 40 characters. In float64, the largest difference between one of your logits "
-        f"and the oracle's is {gap:.1e}."
+    oracles = [_oracle(prompt) for prompt in prompts]
+    news = [new for new, _, _ in texts]
+    if news != [new for new, _ in oracles]:
+        said = (
+            "**Your two functions wrote these texts, but the oracle writes others.** Both passed "
+            "their checks, so a check has missed something: please report it as a wrong verdict."
+        )
+        return _drawn(said, prompts, news)
+    gap = max(
+        float((mine - right).abs().max())
+        for (_, mine, _), (_, right) in zip(texts, oracles, strict=True)
     )
-    return _drawn(said, prompt, new)
+    fed, alone = [num_fed for _, _, num_fed in texts], len(prompts[1]) + _NEW - 1
+    said = (
+        "**Your two functions wrote these texts.** The oracle, which recomputes everything, writes "
+        f"the same characters. They fed {fed[0]} tokens for the first text and {fed[1]} for the "
+        f"second, which takes {alone} without the cache of the first. In float64, the largest "
+        f"difference between one of your logits and the oracle's is {gap:.1e}."
+    )
+    return _drawn(said, prompts, news)
 
 
 @functools.cache
 @torch.inference_mode()
-def _oracle(prompt: tuple[int, ...]) -> tuple[list[int], torch.Tensor]:
-    """The oracle's 40 characters and their logits (40, V), worked out once."""
-    model = load_model(dtype=torch.float64)
-    new = generate(model, list(prompt), 40)
-    texts = [[*prompt, *new[:i]] for i in range(len(new))]
+def _oracle(prompt: str) -> tuple[list[int], torch.Tensor]:
+    """The oracle's characters and their logits (N, V), worked out once."""
+    model, tokens = load_model(dtype=torch.float64), encode(prompt)
+    new = generate(model, tokens, _NEW)
+    texts = [[*tokens, *new[:i]] for i in range(len(new))]
     return new, torch.stack([model(torch.tensor([text]))[0][0, -1] for text in texts])
 
 
-def reference_text(prompt: Sequence[int]) -> str:
-    """The same 40 characters by the engine's own cache, while the two answers are not there."""
+def reference_text(prompts: Sequence[str]) -> str:
+    """The same texts by the engine's own cache, while the two answers are not there."""
     engine = Engine(load_model(dtype=torch.float64), EngineConfig(token_budget=512))
-    new = engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0)
+    arrivals = [(0, Request(i, encode(prompt), _NEW)) for i, prompt in enumerate(prompts)]
+    trace = engine.run(arrivals)
     said = (
-        "**The engine's own cache wrote this text.** It is the reference until both of your "
-        "functions pass. Then your functions write the text, and your logits are compared with "
+        "**The engine's own cache wrote these texts.** It is the reference until both of your "
+        "functions pass. Then your functions write the texts, and your logits are compared with "
         "the oracle's."
     )
-    return _drawn(said, prompt, new)
+    return _drawn(said, prompts, [trace.generated_tokens(i) for i in range(len(prompts))])
 
 
 def _written(
-    write: Writer, prompt: Sequence[int], *answers: Callable[..., Any]
-) -> tuple[list[int], torch.Tensor]:
-    return write(load_model(dtype=torch.float64), prompt, 40, *answers)
+    write: Writer, prompts: Sequence[str], next_inputs: NextInputs, cached_attention: Attention
+) -> list[Written]:
+    model, cache = load_model(dtype=torch.float64), Cache(cached_attention)
+    return [write(model, cache, encode(prompt), _NEW, next_inputs) for prompt in prompts]
 
 
-def _guilty(
-    write: Writer,
-    prompt: Sequence[int],
-    oracle: list[int],
-    next_inputs: NextInputs,
-    cached_attention: Attention,
-) -> list[str]:
-    """Which of two answers make another text than the oracle's, each beside a right one."""
-    pairs = {
-        "next_inputs": (next_inputs, exercise("l00.cached_attention").right[0]),
-        "cached_attention": (exercise("l00.next_inputs").right[0], cached_attention),
-    }
-    return [name for name, both in pairs.items() if _written(write, prompt, *both)[0] != oracle]
-
-
-def _said_of_another_text(guilty: list[str]) -> str:
-    whose = " and ".join(f"`{name}`" for name in guilty) or "the two together"
-    return (
-        "**Your two functions wrote this text, but the oracle writes another one.** Both passed "
-        f"their checks, so the checks have missed something. The difference comes from {whose}, "
-        "which changes the text even beside a right function."
-    )
-
-
-def _drawn(said: str, prompt: Sequence[int], new: Sequence[int]) -> str:
-    return "\n".join([said, "", "```text", decode(prompt) + decode(new), "```"])
+def _drawn(said: str, prompts: Sequence[str], new: Sequence[Sequence[int]]) -> str:
+    texts = (prompt + decode(list(each)) for prompt, each in zip(prompts, new, strict=True))
+    return "\n".join([said, "", "```text", *texts, "```"])
 
 
 # --- time -----------------------------------------------------------------------------

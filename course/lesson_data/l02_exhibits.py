@@ -9,7 +9,7 @@ from course.lesson_data.plan_only import plan_engine
 from course.replay import replay, replays
 from nanogpt import Engine, EngineConfig, Policies, Request, Trace
 from nanogpt.policies import queueing
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 Victim = Callable[[Sequence[RequestView]], int]
 Requeue = Callable[[RequestView], queueing.ResumeState]

@@ -12,7 +12,7 @@ from course.lesson_data.texts import Arrivals
 from course.replay import replay
 from nanogpt import EngineConfig, Policies, Request, Trace, encode
 from nanogpt.policies import queueing
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 Rank = Callable[[str, RequestView], tuple[float, ...]]
 
@@ -86,11 +86,11 @@ def queue_of(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
     return _heap_of(queueing.sort_key), "Ranked by the reference's sort_key"
 
 
-def _heap_of(rank: Rank) -> list[dict[str, Any]]:
+def _heap_of(key: Rank) -> list[dict[str, Any]]:
     keys: dict[int, tuple[float, ...]] = {}
 
     def noted(policy: str, view: RequestView) -> tuple[float, ...]:
-        keys[view.id] = rank(policy, view)
+        keys[view.id] = key(policy, view)
         return keys[view.id]
 
     limits = EngineConfig(policy="priority", max_kv_tokens=20, max_batch_size=3)

@@ -1,4 +1,4 @@
-"""Behind lesson 2b: latencies under shortest first, priority and ageing, and ranks over time."""
+"""Behind lesson 2b: latencies under shortest first, priority and ageing, and keys over time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nanogpt import EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.figures.curves import line_chart
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,11 +163,11 @@ def priority_table(found: dict[tuple[str, str], Measured]) -> str:
 
 
 def two_that_age() -> Figure:
-    """The ranks of two waiting requests over the steps, ageing at one rate or at two."""
+    """The keys of two waiting requests over the steps, ageing at one rate or at two."""
     waiting = {"A: arrived at 0, priority 4": (0, 4), "B: arrived at 8, priority 0": (8, 0)}
     rates = {"at the same rate": 5.0, "A twice as fast": 2.5}  # steps per level, of A; B's is 5
     panels = {
-        f"rank, {words}": {
+        f"key, {words}": {
             name: [
                 (now, priority - (now - arrival) / (rate if name.startswith("A") else 5.0))
                 for now in range(arrival, 21, 4)
@@ -176,8 +176,8 @@ def two_that_age() -> Figure:
         }
         for words, rate in rates.items()
     }
-    title = "Two waiting requests whose ranks fall while they wait"
-    return line_chart(panels, "step", title, "the smallest rank goes first")
+    title = "Two waiting requests whose keys fall while they wait"
+    return line_chart(panels, "step", title, "the smallest key goes first")
 
 
 def patience(attempt: Attempt) -> tuple[Figure, str]:
@@ -199,10 +199,10 @@ def patience(attempt: Attempt) -> tuple[Figure, str]:
 def _aged() -> Rerun[_AgedKey, _Runs]:
     """Runs in which 20 steps of waiting, or 5, are worth one level of priority."""
 
-    def run(rank: _AgedKey) -> _Runs:
+    def run(key: _AgedKey) -> _Runs:
         return {
-            "ageing, 20 steps a level": _by_length(lambda request: rank(request, 20)),
-            "ageing, 5 steps a level": _by_length(lambda request: rank(request, 5)),
+            "ageing, 20 steps a level": _by_length(lambda request: key(request, 20)),
+            "ageing, 5 steps a level": _by_length(lambda request: key(request, 5)),
         }
 
     return Rerun(run, exercise("l02.aged_key").right[0])
@@ -232,10 +232,10 @@ def _drawn(aged: _Runs, said: str) -> tuple[Figure, str]:
 @functools.cache
 def _by_length(rule: Rule) -> dict[int, dict[int, int]]:
     """Latencies in steps by request, for streams of several lengths."""
-    return {length: _serve(rule, _stream(length)) for length in LENGTHS}
+    return {length: _serve(rule, stream(length)) for length in LENGTHS}
 
 
-def _stream(number: int) -> Arrivals:
+def stream(number: int) -> Arrivals:
     """Important requests, one every 4 steps, and an unimportant one (request 1, at step 2)."""
     important = [(4 * i, Request(i + 2, [1] * 8, 8)) for i in range(number)]
     first, other = Request(0, [1] * 8, 8), Request(1, [1] * 8, 8, priority=2)

@@ -93,41 +93,25 @@ def posts_example() -> list[dict[str, Any]]:
     causal[:, 4:] = triangle
     padded = causal.expand(2, -1, -1).clone()
     padded[0, :, :2] = False  # A holds 2 tokens of 4
-    return [
-        {
-            "name": "1. all visible",
-            "words": "Every new token sees every column. For a single decode that is right.",
-            "context_columns": 4,
-            "masks": [_one("every row", open_)],
-        },
-        {
-            "name": "2. a triangle",
-            "words": "No new token may look ahead: the lower triangle of 3 by 3.",
-            "context_columns": 0,
-            "masks": [_one("the new columns", triangle)],
-        },
-        {
-            "name": "3. pasted over the new columns",
-            "words": "The whole past comes before the chunk. This is lesson 1's chunk_mask.",
-            "context_columns": 4,
-            "masks": [_one("every row", causal)],
-        },
-        {
-            "name": "4. one for each row",
-            "words": "The same mask for both rows: (T, S + T) becomes (B, T, S + T).",
-            "context_columns": 4,
-            "masks": [_one(f"row {name}", causal) for name in "AB"],
-        },
-        {
-            "name": "5. hide the padding",
-            "words": "A has 2 tokens in the cache, so its first two past columns are padding.",
-            "context_columns": 4,
-            "masks": [
-                _one(f"row {name}", mask, context_len=past, num_scheduled_tokens=3)
-                for name, mask, past in zip("AB", padded, (2, 4), strict=True)
-            ],
-        },
+    rows = [
+        _one(f"row {name}", mask, context_len=past, num_scheduled_tokens=3)
+        for name, mask, past in zip("AB", padded, (2, 4), strict=True)
     ]
+    steps = [
+        ("1. all visible", "Every new token sees every column. For a single decode that is right.",
+         4, [_one("every row", open_)]),
+        ("2. a triangle", "No new token may look ahead: the lower triangle of 3 by 3.",
+         0, [_one("the new columns", triangle)]),
+        ("3. pasted over the new columns",
+         "The whole past comes before the chunk. This is lesson 1's chunk_mask.",
+         4, [_one("every row", causal)]),
+        ("4. one for each row", "The same mask for both rows: (T, S + T) becomes (B, T, S + T).",
+         4, [_one(f"row {name}", causal) for name in "AB"]),
+        ("5. hide the padding",
+         "A has 2 tokens in the cache, so its first two past columns are padding.", 4, rows),
+    ]  # fmt: skip
+    names = ("name", "words", "context_columns", "masks")
+    return [dict(zip(names, each, strict=True)) for each in steps]
 
 
 def _one(label: str, mask: Tensor, **lengths: int) -> dict[str, Any]:

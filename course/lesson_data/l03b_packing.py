@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from course.attempt import Attempt
-from course.calling.jobs import call
-from course.lesson_data.l01_chunks import one_tiny_layer
+from course.calling.jobs import RunError, call, run
+from course.lesson_data.l01_chunks import SOLILOQUY, one_tiny_layer
 from course.lesson_data.l03_batch import (
     GPU,
     MACHINES,
@@ -24,9 +24,10 @@ from course.lesson_data.l03_batch import (
     cost_ms,
     six_requests,
 )
+from course.lesson_data.l04b_heads import attention
 from course.lesson_data.texts import table, wrong_texts
 from course.replay import replays
-from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, decode
+from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, decode, encode
 from nanogpt.clock import SERVER_CPU, Clock, CostClock, WallClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, percentile, summary
 from nanogpt.figures.curves import line_chart
@@ -108,6 +109,58 @@ def _served(model: GPT, executor: str, policies: Policies) -> Trace:
     """Lesson 3's six requests in one layout."""
     form = replace(STAGE, executor=executor)
     return replays(lambda policies: Engine(model, form, policies), six_requests, 300)(policies)
+
+
+# --- attention in blocks ------------------------------------------------------------------------
+
+BLOCK, BLOCKS, DRAWN, LAYER, HEAD = 16, 8, (0, 2, 5, 6), 3, 2  # of the picture of merges
+Merge = Callable[..., Sequence[Tensor]]
+
+
+def merge_chart(model: GPT, attempt: Attempt) -> Figure | str:
+    """Each block's share of a query's weight, block after block: merged, and by one softmax.
+
+    The learner's `merge_attention` runs in a child process; a sentence if it does not answer.
+    """
+    tokens = torch.tensor([encode(SOLILOQUY[: BLOCK * BLOCKS])])
+    scores = attention(model, tokens)[LAYER, 0, HEAD, -1].log()  # (T,)
+    panels = {"share by one softmax (%)": _shares(scores, softmax_shares)}
+    if attempt.started and attempt.function is not None:
+        try:
+            merge = functools.partial(merged_shares, attempt.or_reference(softmax_shares))
+            merged = run(_shares, scores, merge)
+        except RunError:
+            return "Your `merge_attention` does not merge these blocks; its check says why."
+        panels = {"share by your merges (%)": merged, **panels}
+    return line_chart(
+        panels, "merged blocks of 16 keys", "Attention weight of four of eight blocks"
+    )
+
+
+def _shares(
+    scores: Tensor, shares: Callable[[Tensor], Sequence[float]]
+) -> dict[str, list[tuple[float, float]]]:
+    """What `shares` gives for the first n blocks of 8, as a curve for each block of DRAWN."""
+    rows = [shares(scores[: n * BLOCK]) for n in range(1, BLOCKS + 1)]
+    return {
+        f"block {b}": [(n, 100 * float(row[b])) for n, row in enumerate(rows, 1) if b < n]
+        for b in DRAWN
+    }
+
+
+def softmax_shares(scores: Tensor) -> list[float]:
+    """Each block's share of the weight. Shapes: scores (S,) -> S / 16 numbers."""
+    return scores.softmax(0).view(-1, BLOCK).sum(1).tolist()
+
+
+def merged_shares(merge: Merge, scores: Tensor) -> list[float]:
+    """The same shares, merged block after block; values only say which block a key is in."""
+    blocks = scores.view(-1, BLOCK)
+    partial = [
+        (own[None], each.amax()[None], (each - each.amax()).exp().sum()[None])
+        for each, own in zip(blocks, torch.eye(len(blocks), dtype=scores.dtype), strict=True)
+    ]
+    return functools.reduce(lambda a, b: tuple(merge(*a, *b)), partial)[0][0].tolist()
 
 
 # --- what each layout costs ---------------------------------------------------------------------

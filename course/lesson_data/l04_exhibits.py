@@ -73,25 +73,13 @@ _TIGHT = ((0, 8, 20), (0, 8, 20), (1, 6, 15), (2, 6, 15), (3, 6, 10))
 _MANY = tuple((i // 2, 6, 20) for i in range(8))
 _BENCHMARKS: Mapping[str, tuple[tuple[tuple[int, int, int], ...], dict[str, int], int, str]] = {
     # with the post's numbers: KV tokens of the largest request, of all, and preemptions
-    "1": (
-        _LONG,
-        {"max_kv_tokens": 200, "max_batch_size": 3, "token_budget": 16},
-        20,
-        "37 → 20 | 103 → 60 | not counted",
-    ),
-    "2": (
-        _TIGHT,
-        {"max_kv_tokens": 50, "max_batch_size": 3, "token_budget": 12},
-        20,
-        "25.9 % less | 64 → 59 | 0 → 0",
-    ),
-    "4": (
-        _MANY,
-        {"max_kv_tokens": 80, "max_batch_size": 8},
-        16,
-        "25 → 16 | 164 → 128 | not counted",
-    ),
-}
+    "1": (_LONG, {"max_kv_tokens": 200, "max_batch_size": 3, "token_budget": 16}, 20,
+          "37 → 20 | 103 → 60 | not counted"),
+    "2": (_TIGHT, {"max_kv_tokens": 50, "max_batch_size": 3, "token_budget": 12}, 20,
+          "25.9 % less | 64 → 59 | 0 → 0"),
+    "4": (_MANY, {"max_kv_tokens": 80, "max_batch_size": 8}, 16,
+          "25 → 16 | 164 → 128 | not counted"),
+}  # fmt: skip
 
 
 def benchmarks_table() -> str:

@@ -68,33 +68,19 @@ def storage_story() -> list[dict[str, Any]]:
     mine = batch[3:4]  # what disassembling the batch gives request 3
     last = mine[:, -20:]
     copy = last.clone()
+    both = {"the batch": batch, "the copy": copy}
     moments: list[tuple[str, dict[str, torch.Tensor], dict[str, torch.Tensor]]] = [
-        (
-            "One head's keys of ten requests in one buffer, 40 entries each.",
-            {"the batch": batch},
-            {"the whole batch": batch},
-        ),
-        (
-            "Request 3 keeps its row, which is a view. The others are finished.",
-            {"the batch": batch},
-            {"request 3": mine},
-        ),
-        (
-            "Evicting by a slice: request 3 keeps a view of its last 20 entries.",
-            {"the batch": batch},
-            {"request 3": last},
-        ),
-        (
-            "Evicting by a copy: the 20 entries get their own storage. For a moment both exist.",
-            {"the batch": batch, "the copy": copy},
-            {"the view": last, "request 3": copy},
-        ),
-        (
-            "The view is deleted. It was the last one, so the buffer is freed.",
-            {"the copy": copy},
-            {"request 3": copy},
-        ),
-    ]
+        ("One head's keys of ten requests in one buffer, 40 entries each.",
+         {"the batch": batch}, {"the whole batch": batch}),
+        ("Request 3 keeps its row, which is a view. The others are finished.",
+         {"the batch": batch}, {"request 3": mine}),
+        ("Evicting by a slice: request 3 keeps a view of its last 20 entries.",
+         {"the batch": batch}, {"request 3": last}),
+        ("Evicting by a copy: the 20 entries get their own storage. For a moment both exist.",
+         both, {"the view": last, "request 3": copy}),
+        ("The view is deleted. It was the last one, so the buffer is freed.",
+         {"the copy": copy}, {"request 3": copy}),
+    ]  # fmt: skip
     return [_moment(*each) for each in moments]
 
 

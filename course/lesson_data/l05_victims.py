@@ -1,23 +1,21 @@
-"""Lesson 5: eight decisions of `select_victim`, two exhibits, and runs under load."""
+"""Lesson 5: decisions of `select_victim`, small loads, and runs under load."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError
 from course.calling.plain_values import as_whole
-from course.lesson_data.l05_policy import SelectVictim, simulated
+from course.lesson_data.l05_policy import REPORT_AND_VOICE, SelectVictim, simulated
 from course.lesson_data.texts import table, whose_policies
 from course.replay import Rerun
 from nanogpt.slo import policy
 from nanogpt.slo.load import POST_COST, Arrival
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_record import Run, Variant
-from nanogpt.slo.slo_view import SloView
-from nanogpt.slo.variants import BATCHED, CONTROL, FORK, starved
-
-Outranks = Callable[[float, float, float], bool]
+from nanogpt.slo.variants import BATCHED, CONTROL, FORK, doomed_pair, starved
+from nanogpt.views.slo_view import SloView
 
 AS_PUBLISHED = (
     replace(CONTROL, title="without preemption"),
@@ -36,44 +34,18 @@ def moment(request_id: int, spare_ms: int, left_ms: int, preempted: int = 0) -> 
     )
 
 
-def _scenes() -> list[tuple[SloView, list[SloView], str, str]]:
-    """Candidate, running requests, mode, and a sentence on the moment."""
+def _scenes() -> list[tuple[SloView, list[SloView], str]]:
+    """Candidate, running requests, and a sentence on the moment."""
     calm, two = [moment(1, 300, 400)], [moment(1, 30, 65), moment(2, 700, 900)]
-    usual = "conservative"
     return [
-        (
-            moment(9, 20, 50),
-            calm,
-            usual,
-            "Both can meet their deadlines, and the candidate is far more urgent.",
-        ),
-        (
-            moment(9, 20, 50),
-            [moment(1, 20, 55)],
-            usual,
-            "The candidate is more urgent, but not 1.2 times: 0.02 against 1.2 × 0.0182 = 0.0218.",
-        ),
-        (moment(9, -10, 50), calm, usual, "The candidate is doomed. Nothing is preempted for it."),
-        (moment(9, 200, 400), [moment(1, -30, 50)], usual, "The incumbent is doomed."),
-        (
-            moment(9, -10, 91),
-            [moment(1, -30, 100)],
-            usual,
-            "Both are doomed, with -0.0110 against -0.0100.",
-        ),
-        (moment(9, 20, 60), two, usual, "The incumbent is the more urgent of the two."),
-        (
-            moment(9, 20, 60),
-            two,
-            "aggressive",
-            "The same moment; the incumbent is the less urgent one.",
-        ),
-        (
-            moment(9, 20, 50),
-            [moment(1, 300, 400, 1)],
-            usual,
-            "The only running request was preempted before: Rule 1.",
-        ),
+        (moment(9, 20, 50), calm, "The candidate is far more urgent."),
+        (moment(9, 20, 50), [moment(1, 20, 55)], "The candidate is slightly more urgent."),
+        (moment(9, -10, 50), calm, "The candidate is doomed."),
+        (moment(9, 200, 400), [moment(1, -30, 50)], "The running request is doomed."),
+        (moment(9, -10, 91), [moment(1, -30, 100)], "Both are doomed."),
+        (moment(9, 20, 60), two, "Two requests run, one of them urgent as well."),
+        (moment(9, 20, 40), two, "The same two, and a more urgent candidate."),
+        (moment(9, 20, 50), [moment(1, 300, 400, 1)], "The running request was preempted before."),
     ]
 
 
@@ -90,11 +62,10 @@ def _decisions(select_victim: SelectVictim) -> list[dict[str, Any]]:
 
 
 def _decision(
-    select_victim: SelectVictim, candidate: SloView, running: list[SloView], mode: str, words: str
+    select_victim: SelectVictim, candidate: SloView, running: list[SloView], words: str
 ) -> dict[str, Any]:
     order = policy.by_urgency(each for each in running if not each.num_preemptions)
-    incumbent = None if not order else order[0] if mode == "conservative" else order[-1]
-    named = select_victim(candidate, [*running], policy.MARGIN, mode)
+    named = select_victim(candidate, [*running], policy.MARGIN)
     victim = as_whole(named)
     if named is not None and victim not in [each.id for each in running]:
         raise ValueError("select_victim named a request that does not run")
@@ -105,43 +76,44 @@ def _decision(
     return {
         "candidate": scored(candidate),
         "running": [{**scored(each), "immune": each.num_preemptions > 0} for each in running],
-        "incumbent": incumbent and incumbent.id,
+        "incumbent": order[0].id if order else None,
         "victim": victim,
         "margin": policy.MARGIN,
-        "mode": mode,
         "words": words,
     }
 
 
-# --- exhibits -------------------------------------------------------------------------------------
+# --- three small loads ----------------------------------------------------------------------------
+
+SMALL_LOADS = {  # by question
+    "A report, and a voice request": REPORT_AND_VOICE,
+    "Two doomed requests, and a third after 10 s": doomed_pair(),
+    "A report, and an urgent request every 300 ms": starved(12),
+}
+SHARED_PASS = (  # a report, a request with time, and an urgent one
+    Arrival(0, 0, 4000, False, 5_000_000),
+    Arrival(1, 50_000, 1000, False, 900_000),
+    Arrival(2, 200_000, 200, True, 100_000),
+)
 
 
-def victims_by(outranks: Outranks) -> SelectVictim:
-    """A policy in which exhibit A decides whether the candidate outranks the incumbent."""
-
-    def select_victim(
-        candidate: SloView, running: Sequence[SloView], margin: float, mode: str
-    ) -> int | None:
-        order = policy.by_urgency(each for each in running if not each.num_preemptions)
-        if not order:
-            return None
-        incumbent = order[0] if mode == "conservative" else order[-1]
-        return order[-1].id if outranks(candidate.edf_score, incumbent.edf_score, margin) else None
-
-    return select_victim
-
-
-def without_rule_1(
-    candidate: SloView, running: Sequence[SloView], margin: float, mode: policy.Mode
-) -> int | None:
-    """Exhibit B: a policy for which no running request is immune."""
-    mortal = [replace(each, num_preemptions=0) for each in running]
-    return policy.select_victim(candidate, mortal, margin, mode)
-
-
-def starving() -> Run | str:
-    """Exhibit B: a report, an urgent request every 300 ms, and no Rule 1."""
-    return simulated(starved(12), BATCHED, select_victim=without_rule_1)
+def small_loads(select_victim: Attempt) -> str:
+    """Three small loads by the learner's `select_victim` or the reference's; Markdown."""
+    rule = select_victim.or_reference(policy.select_victim)
+    rows: list[str] = []
+    for name, load in SMALL_LOADS.items():
+        found = simulated(load, BATCHED, select_victim=rule)
+        if isinstance(found, str):
+            rows.append(f"| {name} | {found} | | |")
+            continue
+        late = sum(not each.attained for each in found.results)
+        rows.append(
+            f"| {name} | {found.num_preemptions} | {found.wasted_share:.0%} "
+            f"| {late} of {len(load)} |"
+        )
+    head = "| modelled, round numbers | preemptions | work thrown away | late |"
+    whose = whose_policies({"select_victim": select_victim}, "these runs")
+    return f"{whose}\n\n{table(head, 'lrrr', rows)}"
 
 
 # --- under load -----------------------------------------------------------------------------------
@@ -175,7 +147,7 @@ def under_load(
         )
         difference = _difference(found, simulate(tuple(load), variant))
         rows.append(f"| {variant.title} | {numbers} | {difference} |")
-    head = "| policy | in time: urgent / generous | preemptions, work thrown away | pass by pass |"
+    head = "| policy | in time: urgent / relaxed | preemptions, work thrown away | pass by pass |"
     said = f"{whose_policies(attempts, 'these runs')}{saved} {len(load)} requests, modelled:"
     return f"{said}\n\n{table(head, 'lrrl', rows)}"
 

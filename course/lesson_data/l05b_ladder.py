@@ -21,8 +21,8 @@ from nanogpt.slo.variants import CONTROL, LADDER, SUSPENDED
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RUNGS = [variant.title for variant in LADDER if variant is not CONTROL]
-"""The titles of the ladder's rungs, from the second on."""
+TITLES = [variant.title for variant in LADDER if variant is not CONTROL]
+"""The titles of the variants that are compared with the first one."""
 
 _WORDS = {  # of a variant: what the repair does, and its exercise
     "control": "Arrival order. All requests that fit 9,000 tokens share the pass. No preemption.",
@@ -70,8 +70,8 @@ def _interval(estimate: Mapping[str, float]) -> list[float]:
     return [mean, mean - half, mean + half]
 
 
-def rung_by_load(title: str) -> Figure:
-    """A rung of the recorded ladder beside the first one, at every load, with its intervals."""
+def variant_by_load(title: str) -> Figure:
+    """A variant of the recorded ladder beside the first one, at every load, with its intervals."""
     shown: list[Cell] = []
     for each in cells():
         if each["title"] in (CONTROL.title, title):

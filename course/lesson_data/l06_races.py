@@ -198,7 +198,7 @@ def race_doomed(runner: Runner, wrong: bool) -> str:
 def race_nobody_immune(runner: Runner, wrong: bool) -> str:
     """Two requests, and a policy that finds what waits more urgent than what runs."""
     immune = races.nobody_is_immune if wrong else is_immune
-    jumpy = SloPolicies(select_victim=lambda candidate, running, margin, mode: running[0].id)
+    jumpy = SloPolicies(select_victim=lambda candidate, running, margin: running[0].id)
     judged = slo_gate(1.0, 1.0, policy=jumpy, immune=immune)
     answers: dict[int, Target | None] = {}
 

@@ -11,7 +11,7 @@ from course.lesson_data.texts import table
 from course.replay import Rerun
 from course.style import prose
 from nanogpt.preemption import agreement, cleanup, races
-from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.views.scheduler_state import SchedulerState
 
 Board = dict[str, Any]
 Rule = Callable[..., Any]

@@ -29,7 +29,7 @@ from nanogpt.preemption.shared_state import (
     wait_if_held,
     wait_until_held,
 )
-from nanogpt.slo.slo_view import SloRequest
+from nanogpt.views.slo_view import SloRequest
 
 HELD = replace(RANK_POLICIES, at_point=wait_if_held)
 """Ranks that wait where they are held."""

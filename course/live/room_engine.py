@@ -12,16 +12,16 @@ from typing import Any
 
 from course.live.tuning import NUM_SINKS, Tuning
 from nanogpt.clock import WallClock
-from nanogpt.config import EngineConfig
+from nanogpt.config import EngineConfig, TimedKey
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.model import GPT
-from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.request import Request
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.live_feed import LiveFeed
 from nanogpt.slo.policy import edf_score, slack
 from nanogpt.trace import StepRecord, WaitRecord
+from nanogpt.views.request_view import RequestView
 
 MAX_BATCH_SIZE = 6
 TEMPERATURE = 0.8

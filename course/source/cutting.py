@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from course.moves import with_todays_modules
 from course.source.cells import Broken, Notebook, Place, Statement
 from course.source.indentation import dedent, split_lines
 from course.source.magics import UNREADABLE, as_python
@@ -22,9 +23,10 @@ _LONGEST_PART = 4  # cells' beginnings in one cell
 def read_notebook(text: str) -> Notebook:
     """Cut a notebook's file. What stands there without marimo's decorators is one cell.
 
-    Lines that begin with CELL_MARK cut it into several.
+    Lines that begin with CELL_MARK cut it into several. Imports of modules that have moved since
+    the text was written get their names of today.
     """
-    lines = split_lines(text)
+    lines = split_lines(with_todays_modules(text))
     nodes: list[ast.stmt] = []
     broken: list[Broken] = []
     for start, found in _parts(lines):

@@ -11,19 +11,20 @@ import functools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-import torch
+from typing import TYPE_CHECKING
 
 from nanogpt.clock import CostClock
+from nanogpt.config import Policy, TimedKey
 from nanogpt.contest.upper_bound import bound
 from nanogpt.contest.workloads import MODEL, Call, Workload, workload
 from nanogpt.engine import Engine
-from nanogpt.model import GPT
 from nanogpt.policies import Policies
-from nanogpt.policy_views import Policy, RequestView, TimedKey
-from nanogpt.posts.oracle import generate
 from nanogpt.trace import StepRecord
 from nanogpt.validate import PolicyError, show
+from nanogpt.views.request_view import RequestView
+
+if TYPE_CHECKING:
+    from nanogpt.model import GPT
 
 PREFILL_US = 512
 """Cost of one prompt token on the contest's machine."""
@@ -175,16 +176,22 @@ def _wrong_text(calls: Sequence[Call], texts: Sequence[Sequence[int]]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _right_text(prompt: tuple[int, ...], max_new_tokens: int) -> tuple[int, ...]:
+    from nanogpt.posts.oracle import generate
+
     return tuple(generate(contest_model(), prompt, max_new_tokens))
 
 
 @functools.cache
-def contest_model() -> GPT:
+def contest_model() -> "GPT":
     """Two random layers in float64, scaled so that texts vary and a wrong mask changes them.
 
     Scores depend on how many tokens a request has, never on which, so other random weights on
     another machine give the same scores.
     """
+    import torch
+
+    from nanogpt.model import GPT
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = GPT(MODEL).double().eval().requires_grad_(False)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nanogpt.clock import CostModel
-from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.policy_views import Policy
+from nanogpt.config import EngineConfig, ModelConfig, Policy
 from nanogpt.request import Request
 from nanogpt.validate import check_int
 

@@ -1,17 +1,20 @@
 """What an executor is: rows in, logits out. It knows neither requests nor plans."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from nanogpt.kv_store import KVStore
-from nanogpt.model import GPT
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.policies import Policies
 from nanogpt.trace import ForwardRecord
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nanogpt.model import GPT
 
 
 class Executor(Protocol):
@@ -38,10 +41,12 @@ class CachedExecutor:
         self.cache = cache
         self.policies = policies
 
-    @torch.inference_mode()
     def execute(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`."""
-        return self.forward(rows) if rows else ModelOutput(torch.empty(0, 0), ())
+        import torch
+
+        with torch.inference_mode():
+            return self.forward(rows) if rows else ModelOutput(torch.empty(0, 0), ())
 
     def forward(self, rows: Sequence[Row]) -> ModelOutput:
         """As `execute`, for at least one row."""
@@ -58,6 +63,8 @@ def row_mask(row: Row, cache: KVStore, chunk_mask: Callable[[int, int], Tensor])
     if windowed is not None:
         return windowed
     if len(row.input_ids) == 1:
+        import torch
+
         return torch.ones(1, row.seq_len, dtype=torch.bool)
     return chunk_mask(row.context_len, len(row.input_ids))
 

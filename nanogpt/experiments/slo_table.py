@@ -12,9 +12,9 @@ from nanogpt.experiments.text_tables import text_table
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_record import Variant
-from nanogpt.slo.variants import CONTROL, LADDER, WITHOUT_A_RULE
+from nanogpt.slo.variants import BATCHED_WITHOUT_RULE_1, CONTROL, LADDER
 
-VARIANTS = (*LADDER, *WITHOUT_A_RULE)
+VARIANTS = (*LADDER, BATCHED_WITHOUT_RULE_1)
 MOST_TRIALS = 20
 
 

@@ -116,7 +116,8 @@ def attainment_by_load(cells: Iterable[Cell], title: str, source: str) -> Figure
     for cell in cells:
         by_variant.setdefault(cell.title, []).append(cell)
     figure = new_figure(title, 2, source)
-    for axes, tier in zip(figure.axes, ("urgent", "generous"), strict=True):
+    tiers = (("urgent", "urgent"), ("generous", "relaxed"))
+    for axes, (tier, words) in zip(figure.axes, tiers, strict=True):
         for name, of in by_variant.items():
             known = [(each.requests_per_s, found) for each in of if (found := getattr(each, tier))]
             if not known:
@@ -127,7 +128,7 @@ def attainment_by_load(cells: Iterable[Cell], title: str, source: str) -> Figure
                 line.get_xdata(), line.get_ydata(), halves, fmt="none", ecolor=line.get_color(),
                 capsize=3,
             )  # fmt: skip
-        label_axes(axes, "load (requests/s)", f"{tier} requests in time (%)")
+        label_axes(axes, "load (requests/s)", f"{words} requests in time (%)")
     return figure
 
 

@@ -7,7 +7,7 @@ Priority 0 is the most urgent, so the source's "+2" is 2 levels down.
 import heapq
 from collections.abc import Mapping, Sequence
 
-from nanogpt.fleet.fleet_views import WaitingView, WorkerView
+from nanogpt.views.fleet_views import WaitingView, WorkerView
 
 URGENT_US = 50_000
 """How close to its deadline a request becomes urgent, in the source."""

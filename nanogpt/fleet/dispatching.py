@@ -13,10 +13,10 @@ from nanogpt.fleet.decisions import Key, queue_key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import DecisionRecord, EventLog
-from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.simulated_worker import SimulatedWorker
 from nanogpt.fleet.waiting import WaitingQueue, remaining_us
+from nanogpt.views.fleet_views import FleetSnapshot, WaitingView
 
 MOST_PASSED_OVER = 16
 """A round ends when this many requests did not fit."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.decisions import Entry
-from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
 from nanogpt.validate import PolicyError, refused, show, validated
+from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
 
 PopLive = Callable[[list[Entry], dict[int, int]], tuple[int | None, list[Entry]]]
 """(heap, newest generations) -> the first live request or None, and the heap after its pop."""

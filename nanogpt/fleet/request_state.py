@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nanogpt.fleet.fleet_record import Outcome, VisitEnd, VisitRecord
-from nanogpt.fleet.fleet_views import WaitingView
 from nanogpt.fleet.speculating import Drafts
 from nanogpt.fleet.workload import FleetRequest
+from nanogpt.views.fleet_views import WaitingView
 
 Place = Literal["waiting", "claimed", "dispatched", "prefilling", "decoding", "done"]
 

@@ -8,11 +8,11 @@ it has. It ends where the batch may change: a request is done, stops drafting, j
 from nanogpt.fleet.costs import decode_us, prefill_us
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_record import EventLog, RunKind, RunRecord
-from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.prefix_caches import make_cache
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.speculating import MIN_ACCEPTANCE, MIN_TIME_LEFT_US, Drafts, may_speculate
+from nanogpt.views.fleet_views import WorkerView
 
 
 class SimulatedWorker:

@@ -7,14 +7,7 @@ sliding_window, acceptance, blocks      a window, drafts, blocks
 validate_policies       answers that would corrupt the engine's state, refused
 """
 
-from typing import TYPE_CHECKING
-
 from nanogpt import lazy_names
-
-if TYPE_CHECKING:
-    from nanogpt.policies.policy_set import Policies
-
-__all__ = ["Policies"]
 
 # Imported when it is asked for: the simulations need a few of these functions, and no torch.
 __getattr__ = lazy_names(__name__, {"Policies": "policy_set"})

@@ -9,7 +9,7 @@ PagedAttention", arXiv 2309.06180, section 4; vLLM's design document "Automatic 
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from nanogpt.policy_views import CachedBlock
+from nanogpt.views.request_view import CachedBlock
 
 
 def num_lacking(num_blocks: int, num_tokens: int, size: int) -> int:

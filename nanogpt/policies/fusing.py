@@ -13,13 +13,16 @@ Source: the interleaving post, with its masks and positions put right; FlashAtte
 interface (cu_seqlens) for the packed form.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import accumulate
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from nanogpt.policies.masks import chunk_mask
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def prepare_inputs(
@@ -52,6 +55,8 @@ def new_mask(num_scheduled_tokens: Sequence[int]) -> Tensor:
     A padding query sees itself: its output is thrown away, but a row that sees nothing turns into
     NaN, and 0 * NaN is NaN where the next layer masks it. Shapes: -> (B, T, T) bool.
     """
+    import torch
+
     longest = max(num_scheduled_tokens)
     columns = torch.arange(longest)  # (T,)
     causal = columns <= columns.unsqueeze(1)  # (T, T)
@@ -66,6 +71,8 @@ def full_mask(context_lens: Sequence[int], num_scheduled_tokens: Sequence[int]) 
 
     Shapes: -> (B, T, S + T) bool, S = max(context_lens) columns of past first.
     """
+    import torch
+
     longest_past, longest_new = max(context_lens), max(num_scheduled_tokens)
     first_held = longest_past - torch.tensor(context_lens)  # (B,)
     past = torch.arange(longest_past) >= first_held.view(-1, 1, 1)  # (B, 1, S)
@@ -80,25 +87,13 @@ def split_kv(
 
     Shapes: k (B, S + T, D) -> B tensors (context_lens[i] + num_scheduled_tokens[i], D).
     """
+    import torch
+
     longest_past, total = max(context_lens), max(context_lens) + max(num_scheduled_tokens)
     return [
         torch.cat([row[longest_past - past : longest_past], row[total - new :]])  # (past + new, D)
         for row, past, new in zip(k, context_lens, num_scheduled_tokens, strict=True)
     ]
-
-
-def logits_indices(
-    num_scheduled_tokens: Sequence[int],
-    num_computed_tokens: Sequence[int],
-    num_tokens: Sequence[int],
-) -> list[int]:
-    """The rows whose last logits predict a token that is not known yet: decodes and last chunks.
-
-    >>> logits_indices([1, 8, 3], [21, 0, 5], [22, 30, 8])
-    [0, 2]
-    """
-    rows = zip(num_computed_tokens, num_scheduled_tokens, num_tokens, strict=True)
-    return [row for row, (done, new, known) in enumerate(rows) if done + new == known]
 
 
 def pack(
@@ -110,6 +105,8 @@ def pack(
     mask is a staircase of blocks, each with its diagonal at the bottom right.
     Shapes: -> (B + 1), (B + 1), (N, K) bool.
     """
+    import torch
+
     cu_seqlens_q = [0, *accumulate(num_scheduled_tokens)]
     seq_lens = [past + new for past, new in zip(context_lens, num_scheduled_tokens, strict=True)]
     cu_seqlens_k = [0, *accumulate(seq_lens)]

@@ -1,7 +1,11 @@
 """Which keys a query may see, as boolean matrices. Knows positions, not requests or storage."""
 
-import torch
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def chunk_mask(context_len: int, num_scheduled_tokens: int) -> Tensor:
@@ -15,6 +19,8 @@ def chunk_mask(context_len: int, num_scheduled_tokens: int) -> Tensor:
     >>> chunk_mask(2, 3).int().tolist()
     [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     """
+    import torch
+
     queries = torch.arange(context_len, context_len + num_scheduled_tokens).unsqueeze(1)  # (T, 1)
     keys = torch.arange(context_len + num_scheduled_tokens)  # (S,)
     return keys <= queries  # (T, S)

@@ -1,14 +1,17 @@
 """`Policies`: one function for each decision of the engine."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from nanogpt import planning
 from nanogpt.policies import acceptance, blocks, fusing, masks, queueing, sliding_window
 from nanogpt.validate import check_callable
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Source: the scheduling post, with its victim, its arrival times and its restarts
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 Verdict = Literal["admit", "wait", "refuse"]
 

@@ -9,11 +9,13 @@ and tensors.
 Source: the sliding-window post; StreamingLLM (Xiao et al., 2023), section 3, for the sinks.
 """
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def visible(query: int, key: int, window: int | None, sinks: int) -> bool:
@@ -93,6 +95,8 @@ def compare_logits(
     negative log likelihood of `targets`, in nats per token.
     Shapes: both logits (T, V), targets (T,).
     """
+    import torch.nn.functional as F
+
     same = full_logits.argmax(-1) == window_logits.argmax(-1)  # (T,)
     added = F.cross_entropy(window_logits, targets) - F.cross_entropy(full_logits, targets)
     return same.float().mean().item(), added.item()
@@ -102,6 +106,8 @@ def window_mask(
     queries: Sequence[int], keys: Sequence[int], window: int | None, sinks: int
 ) -> Tensor:
     """`visible` for every pair at once. Shapes: T queries, S keys -> (T, S) bool."""
+    import torch
+
     query = torch.tensor(queries).unsqueeze(1)  # (T, 1)
     key = torch.tensor(keys)  # (S,)
     causal = key <= query  # (T, S)

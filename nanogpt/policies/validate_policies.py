@@ -3,40 +3,46 @@
 A policy that is not the reference is called on copies of the engine's lists. An answer that would
 corrupt the engine is refused: unknown or repeated ids, other shapes or types, more K/V than there
 is, blocks that are not free. Everything else acts, however bad it is. A list stands for a tuple
-here, and 3.0 for 3. The scheduler validates plans, by `plan_problem`, and that rows fit the model.
+here, and 3.0 for 3. The scheduler validates plans, by `plan_problem`, and that rows fit the
+model, by `check_embeddings`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from nanogpt.config import ModelConfig
+from nanogpt.outputs import Row
 from nanogpt.policies.blocks import free_table, num_lacking
 from nanogpt.policies.queueing import ResumeState
-from nanogpt.validate import MOST_INT, PolicyError, refused, show
+from nanogpt.validate import MOST_INT, PolicyError, is_tensor, refused, show
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 Ints = Sequence[int]
 
 
 def items(value: Any) -> list[Any]:
     """The items of a list, a tuple or a 1-d tensor; [None] for anything else, which is no item."""
-    if isinstance(value, Tensor) and value.dim() == 1:
+    if is_tensor(value) and value.dim() == 1:
         return value.tolist()
     return [*value] if isinstance(value, list | tuple) else [None]  # pyright: ignore[reportUnknownVariableType]
 
 
-def whole(value: Any) -> int:
-    """The whole number from 0 to `MOST_INT` that `value` equals; -1 for anything else."""
+def as_natural(value: Any) -> int | None:
+    """The whole number from 0 to `MOST_INT` that `value` equals; None for anything else."""
     if type(value) is float and value.is_integer():
         value = int(value)
-    return value if type(value) is int and 0 <= value <= MOST_INT else -1
+    return value if type(value) is int and 0 <= value <= MOST_INT else None
 
 
 def wholes(value: Any) -> list[int] | None:
     """The whole numbers from 0 that the items of `value` are; None if one of them is none."""
-    numbers = [whole(each) for each in items(value)]
-    return None if -1 in numbers else numbers
+    numbers: list[Any] = [as_natural(each) for each in items(value)]
+    return None if None in numbers else numbers
 
 
 def different(value: Any, known: Ints) -> list[int] | None:
@@ -47,13 +53,9 @@ def different(value: Any, known: Ints) -> list[int] | None:
 
 def tensor(what: str, value: Any, dtype: torch.dtype, *shape: int) -> Tensor:
     """A tensor as it must be. Raises: PolicyError."""
-    if isinstance(value, Tensor) and value.dtype == dtype and tuple(value.shape) == shape:
+    if is_tensor(value) and value.dtype == dtype and tuple(value.shape) == shape:
         return value
-    got = (
-        f"a {value.dtype} tensor of {tuple(value.shape)}"
-        if isinstance(value, Tensor)
-        else show(value)
-    )
+    got = f"a {value.dtype} tensor of {tuple(value.shape)}" if is_tensor(value) else show(value)
     raise PolicyError(f"{what} returned {got}; it must be a {dtype} tensor of {shape}")
 
 
@@ -80,6 +82,8 @@ def _inputs(answer: Any, token_ids: Ints, num_computed: int, num_tokens: int) ->
 
 
 def _mask(mask: Any, context_len: int, num_scheduled_tokens: int) -> Tensor:
+    import torch
+
     what = f"chunk_mask({context_len}, {num_scheduled_tokens})"
     seen = tensor(
         what, mask, torch.bool, num_scheduled_tokens, context_len + num_scheduled_tokens
@@ -91,9 +95,8 @@ def _mask(mask: Any, context_len: int, num_scheduled_tokens: int) -> Tensor:
 
 
 def _assigned(answer: Any, batch_ids: Ints, _: Ints, sampled: Ints) -> dict[int, int]:
-    tokens = (
-        {whole(i): whole(token) for i, token in answer.items()} if isinstance(answer, dict) else {}
-    )  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    pairs: Any = answer.items() if isinstance(answer, dict) else ()
+    tokens: dict[Any, Any] = {as_natural(i): as_natural(token) for i, token in pairs}
     if tokens.keys() != {*batch_ids} or not {*tokens.values()} <= {*sampled}:
         wanted = f"a token out of {show(sampled)} for each of the requests {show(batch_ids)}"
         raise refused("assign_tokens", answer, wanted)
@@ -102,20 +105,17 @@ def _assigned(answer: Any, batch_ids: Ints, _: Ints, sampled: Ints) -> dict[int,
 
 def _accepted(answer: Any, p: Sequence[float], _: Any, token: int, *draws: float) -> Any:
     kept, stands = (*items(answer), None)[:2]
-    stands = whole(stands)
-    if type(kept) is not bool or not 0 <= stands < len(p) or (kept and stands != token):
+    stands = as_natural(stands)
+    if type(kept) is not bool or stands not in range(len(p)) or (kept and stands != token):
         wanted = f"(True, {token}) or (False, a token of 0..{len(p) - 1})"
         raise refused(f"rejection_sample for token {token}", answer, wanted)
     return kept, stands
 
 
 def _rolled_back(answer: Any, held: int, num_drafted: int, num_accepted: int) -> int:
-    kept, least, most = (
-        whole(answer),
-        held - num_drafted - 1,
-        held - num_drafted + num_accepted,
-    )
-    if not least <= kept <= most:
+    kept, drafted_from = as_natural(answer), held - num_drafted
+    least, most = drafted_from - 1, drafted_from + num_accepted
+    if kept is None or not least <= kept <= most:
         wanted = f"a whole number of {least}..{most}: K/V from before the pass stays, and K/V of "
         what = f"roll_back_kv({held}, {num_drafted}, {num_accepted})"
         raise refused(what, answer, f"{wanted}rejected drafts goes")
@@ -148,8 +148,8 @@ def _admitted(
 
 
 def _victim(answer: Any, active: Sequence[Any]) -> int:
-    chosen, ids = whole(answer), [request.id for request in active]
-    if chosen not in ids:
+    chosen, ids = as_natural(answer), [request.id for request in active]
+    if chosen is None or chosen not in ids:
         raise refused("choose_victim", answer, f"one of the running requests {show(ids)}")
     return chosen
 
@@ -169,6 +169,20 @@ def _resumed(answer: Any, view: Any) -> ResumeState:
     return ResumeState(known, num_computed, arrival, kept)
 
 
+def check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
+    """Raises: PolicyError for a row that the model has no embedding for."""
+    for row in rows:
+        pairs = (
+            ("token", row.input_ids, "vocabulary", config.vocab_size),
+            ("position", row.positions, "context", config.max_model_len),
+        )
+        for what, values, of, size in pairs:
+            outside = [value for value in values if not 0 <= value < size]
+            if outside:
+                who = f"request {row.request_id}: {what} {outside[-1]}"
+                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")
+
+
 # --- layouts and windows --------------------------------------------------------------------------
 
 
@@ -182,6 +196,8 @@ def _rows(answer: Any, token_ids: Any, num_computed: Ints, num_scheduled_tokens:
 
 
 def _full_mask(mask: Any, context_lens: Ints, num_scheduled_tokens: Ints) -> Tensor:
+    import torch
+
     longest = max(num_scheduled_tokens)
     shape = len(num_scheduled_tokens), longest, max(context_lens) + longest
     return tensor("full_mask", mask, torch.bool, *shape)
@@ -198,6 +214,8 @@ def _split(answer: Any, k: Tensor, context_lens: Ints, num_scheduled_tokens: Int
 
 
 def _packed(answer: Any, context_lens: Ints, num_scheduled_tokens: Ints) -> Any:
+    import torch
+
     cu_seqlens_q, cu_seqlens_k, mask = (*items(answer), None, None)[:3]
     total = sum(num_scheduled_tokens), sum(context_lens) + sum(num_scheduled_tokens)
     both = [wholes(cu_seqlens_q) or [], wholes(cu_seqlens_k) or []]
@@ -210,7 +228,7 @@ def _packed(answer: Any, context_lens: Ints, num_scheduled_tokens: Ints) -> Any:
 
 def _evicted(answer: Any, k: Tensor, v: Tensor, *_: int) -> tuple[Tensor, Tensor]:
     kept, other = (*items(answer), None)[:2]
-    length = kept.shape[1] if isinstance(kept, Tensor) and kept.dim() == 3 else -1
+    length = kept.shape[1] if is_tensor(kept) and kept.dim() == 3 else -1
     if not 0 <= length <= k.shape[1]:
         raise refused("evict", answer, f"(k, v) of at most {k.shape[1]} entries each")
     shape = k.shape[0], length, k.shape[2]
@@ -256,8 +274,8 @@ def _hashes(answer: Any, tokens: Ints, size: int, salt: str) -> list[str]:
 
 def _matched(answer: Any, hashes: Any, cached: Mapping[str, int], known: int, size: int) -> Any:
     blocks, found = (*items(answer), None)[:2]
-    blocks, found = different(blocks, [*cached.values()]), whole(found)
-    if blocks is None or found != len(blocks) * size or found >= known:
+    blocks, found = different(blocks, [*cached.values()]), as_natural(found)
+    if blocks is None or found is None or found != len(blocks) * size or found >= known:
         wanted = f"(different cached blocks, their tokens: {size} each, fewer than {known} in all)"
         raise refused("longest_match", answer, wanted)
     return blocks, found

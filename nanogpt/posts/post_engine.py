@@ -6,14 +6,12 @@ from functools import partial
 from typing import Any
 
 from nanogpt import engine, kv_cache_manager, request, scheduler
-from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig, Policy
 from nanogpt.experiments.trace_waits import wait_reasons
-from nanogpt.extensions import Drafter
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.outputs import Requeue
 from nanogpt.policies import Policies
-from nanogpt.policy_views import Policy
 from nanogpt.posts.post_request import KVView, Request, by_head
 from nanogpt.request import Arrivals, validate_fields
 from nanogpt.trace import StepRecord, Trace, WaitRecord
@@ -96,7 +94,7 @@ class Scheduler(PostScheduler):
             token_budget, max_kv_tokens, max_batch_size, max_prefilling, policy, **settings
         )
         kv = KeptKV(config, policies, KVStore())
-        super().__init__(config, policies, ModelConfig(), kv, Drafter())
+        super().__init__(config, policies, ModelConfig(), kv)
         self._prefill_at: tuple[int, int] | None = None
 
     def add_request(self, request: request.Request) -> None:

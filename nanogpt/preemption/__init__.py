@@ -5,7 +5,7 @@
     agreement, rank               how ranks decide to leave, and the process that runs one rank
     runner, tensor_parallel       the engine's side: rank processes, their passes, the executor
     monitor                       the thread that asks for a preemption, and its gate
-    scheduler_state, cleanup      plain data, and what follows a preemption
+    cleanup                       what follows a preemption
     preemptive_engine, preemptive_scheduler, preemption_records     an engine that can be preempted
     races                         wrong functions, one for each race
 

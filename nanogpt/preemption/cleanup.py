@@ -8,8 +8,8 @@ finished, and must be readmitted as if they had not been.
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.slo.policy import SLEEP_BOUND, slept_enough
+from nanogpt.views.scheduler_state import SchedulerState
 
 Way: TypeAlias = Literal["stay_suspended", "resume", "abort"]
 

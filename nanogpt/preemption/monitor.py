@@ -18,7 +18,7 @@ from nanogpt.preemption.shared_state import SharedState
 from nanogpt.request import Request
 from nanogpt.slo.policy import MARGIN, by_urgency, done_in
 from nanogpt.slo.slo_policies import REFERENCE, SloPolicies
-from nanogpt.slo.slo_view import SloRequest
+from nanogpt.views.slo_view import SloRequest
 
 POLL_S = 0.005
 _STOP_S = 5.0
@@ -222,7 +222,7 @@ def slo_gate(
         running = [
             policy.view(progress(runner, elapsed_us, a), now, a, c) for runner in snapshot.running
         ]
-        victim = policy.select_victim(waiting[0], running, MARGIN, "conservative")
+        victim = policy.select_victim(waiting[0], running, MARGIN)
         return None if victim is None else Target(snapshot.step, waiting[0].id)
 
     return gate

@@ -23,7 +23,7 @@ from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.model import GPT
-from nanogpt.outputs import Row
+from nanogpt.outputs import NotFiniteError, Row
 from nanogpt.policies import Policies
 from nanogpt.preemption.agreement import RANK_POLICIES, RankPolicies
 from nanogpt.preemption.cleanup import resume_or_abort, rollback_step
@@ -47,9 +47,9 @@ from nanogpt.preemption.tensor_parallel import (
     tensor_parallel,
 )
 from nanogpt.request import Request, validate_request
-from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import StepRecord
 from nanogpt.validate import check_int
+from nanogpt.views.slo_view import SloRequest
 
 NO_SLO_US = 10**12
 """Eleven days: the SLO of a request without one."""
@@ -231,7 +231,7 @@ class PreemptiveEngine(Engine):
         """Run the candidate's steps, until it has its first token; then, whether the pass goes on.
 
         Once a step has run, the pass goes on: an abort would take back that step too. A later step
-        that fails is tried again after the pass.
+        that fails, or one whose logits are not finite, is tried again after the pass.
         """
         since_us, candidate, num_steps = now_us(), record.candidate, 0
         pass_us = (since_us - record.begun_ns // 1000) * record.num_layers // max(record.layer, 1)
@@ -250,8 +250,8 @@ class PreemptiveEngine(Engine):
                     return way == "resume" or num_steps > 0
                 self.step()
                 num_steps += 1
-        except Exception:
-            if num_steps and self.runner.is_open:
+        except Exception as error:
+            if (num_steps or isinstance(error, NotFiniteError)) and self.runner.is_open:
                 return True
             raise
         finally:

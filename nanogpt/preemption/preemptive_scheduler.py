@@ -6,9 +6,9 @@ from typing import TypeAlias
 from nanogpt.outputs import PrefixHit, Requeue, SchedulerOutput
 from nanogpt.planning import Candidates
 from nanogpt.preemption.cleanup import admission_problem
-from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
+from nanogpt.views.scheduler_state import SchedulerState
 
 RollbackStep: TypeAlias = Callable[[SchedulerState, Sequence[int], int | None], SchedulerState]
 

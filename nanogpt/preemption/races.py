@@ -21,9 +21,9 @@ from nanogpt.preemption.agreement import PreemptionPoint
 from nanogpt.preemption.cleanup import rollback_step
 from nanogpt.preemption.monitor import Arrival, Snapshot
 from nanogpt.preemption.rank_messages import Abandoned, Done, Left, Outcome, Reply, judge
-from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.preemption.shared_state import NOTHING, SharedState
-from nanogpt.slo.slo_view import SloRequest
+from nanogpt.views.scheduler_state import SchedulerState
+from nanogpt.views.slo_view import SloRequest
 
 
 def write_flag(shared: SharedState, step: int) -> None:

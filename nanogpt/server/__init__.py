@@ -2,7 +2,7 @@
 
     engine_thread             the engine's thread and its commands: read this first
     served_request, continuation   one request, and its text on its way to its client
-    server_policies, server_views   whom to admit, what to stream, whom to remove
+    server_policies           whom to admit, what to stream, whom to remove
     admission                 the known requests, the throughput, and deadlines
     openai_bodies, openai_api       clients' bodies, as requests to the engine
     tokenizer_api             vLLM's /tokenize and its kin

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nanogpt.engine import Engine
-from nanogpt.policy_views import RequestView
 from nanogpt.server.server_policies import AdmissionLimits, QueueView, ServerState
 from nanogpt.server.server_settings import MOST_RETRY_S, ServerSettings
+from nanogpt.views.request_view import RequestView
 
 PATIENCE_S = 10.0
 """The SLO of a request that names none, so that no request is put off forever."""

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
@@ -23,12 +23,7 @@ from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.live_feed import LiveFeed
 from nanogpt.server.served_request import Asked, Served
 from nanogpt.server.server_metrics import ServerMetrics
-from nanogpt.server.server_policies import (
-    AdmissionLimits,
-    NewRequest,
-    ServerPolicies,
-    validated_server_policies,
-)
+from nanogpt.server.server_policies import NewRequest, ServerPolicies, validated_server_policies
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.trace import StepRecord
 from nanogpt.validate import PolicyError, show
@@ -43,7 +38,6 @@ def when_there_is_work(engine: Engine) -> float | None:
     return None if engine.scheduler.is_done() else 0.0
 
 
-@dataclass(slots=True)
 class EngineThread:
     """An engine that serves many clients. Its public methods are called in the event loop.
 
@@ -54,37 +48,35 @@ class EngineThread:
     Raises: ValueError for a model whose tokens are not the tokenizer's.
     """
 
-    engine: Engine
-    settings: ServerSettings
-    deadlines: Deadlines = field(default_factory=Deadlines)
-    policies: ServerPolicies = field(default_factory=ServerPolicies)
-    tokenizer: Tokenizer = CHARACTERS
-    live: LiveFeed = field(default_factory=LiveFeed)
-    pace: Callable[[Engine], float | None] = when_there_is_work
-    served: dict[int, Served] = field(default_factory=dict[int, Served])
-    admission: AdmissionControl = field(default_factory=AdmissionControl)
-    closing: bool = False
-    problems: dict[str, Exception] = field(default_factory=dict[str, Exception])
-    metrics: ServerMetrics = field(init=False)
-    limits: AdmissionLimits = field(init=False)
-    _shutdown: list[asyncio.Timeout] = field(default_factory=list[asyncio.Timeout])
-    _next_id: int = 0
-    _commands: SimpleQueue[Callable[[], None]] = field(
-        default_factory=SimpleQueue[Callable[[], None]]
-    )
-    _handed_over_s: float = 0.0
-    _num_failures: int = 0
-    _over: bool = False
-    _loop: asyncio.AbstractEventLoop | None = None
-    _thread: threading.Thread | None = None
-
-    def __post_init__(self) -> None:
-        if self.engine.config.keep_steps is None:  # a server runs without end
-            self.engine.config = replace(self.engine.config, keep_steps=1)
-        self.policies = validated_server_policies(self.policies, self.problems)
-        self.metrics = ServerMetrics(self.settings.model_name)
-        self.limits = admission_limits(self.engine, self.settings)
-        self.tokenizer.check_fits(self.engine.model.config.vocab_size)
+    def __init__(
+        self,
+        engine: Engine,
+        settings: ServerSettings,
+        *,
+        deadlines: Deadlines | None = None,
+        policies: ServerPolicies = ServerPolicies(),
+        tokenizer: Tokenizer = CHARACTERS,
+        live: LiveFeed | None = None,
+        pace: Callable[[Engine], float | None] = when_there_is_work,
+    ) -> None:
+        tokenizer.check_fits(engine.model.config.vocab_size)
+        if engine.config.keep_steps is None:  # a server runs without end
+            engine.config = replace(engine.config, keep_steps=1)
+        self.engine, self.settings, self.tokenizer, self.pace = engine, settings, tokenizer, pace
+        self.deadlines, self.live = deadlines or Deadlines(), live or LiveFeed()
+        self.problems: dict[str, Exception] = {}
+        self.policies = validated_server_policies(policies, self.problems)
+        self.metrics = ServerMetrics(settings.model_name)
+        self.limits = admission_limits(engine, settings)
+        self.admission = AdmissionControl()
+        self.served: dict[int, Served] = {}
+        self.closing = self._over = False
+        self._shutdown: list[asyncio.Timeout] = []
+        self._next_id = self._num_failures = 0
+        self._commands = SimpleQueue[Callable[[], None]]()
+        self._handed_over_s = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread; text goes to the event loop that runs now."""
@@ -132,6 +124,8 @@ class EngineThread:
         One command serves for removals now and after the step: the thread takes commands only
         between two steps.
         """
+        if stream.end is not None:
+            return
         state = self.admission.state()
         try:
             after = self.policies.on_disconnect(state, stream.request_id)

@@ -12,8 +12,8 @@ from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from nanogpt.server.server_views import AdmissionLimits, NewRequest, QueueView
 from nanogpt.validate import PolicyError, refused, show
+from nanogpt.views.server_views import AdmissionLimits, NewRequest, QueueView
 
 BAD_REQUEST, TOO_MANY_REQUESTS, UNAVAILABLE = 400, 429, 503
 _LOG = logging.getLogger(__name__)

@@ -99,7 +99,9 @@ def serve(
     `deadlines` are those that the engine's policy ranks by, `tokenizer` is the model's. `announce`
     is called with the server's address once it listens there.
     """
-    thread = EngineThread(make_engine(), settings, deadlines or Deadlines(), policies, tokenizer)
+    thread = EngineThread(
+        make_engine(), settings, deadlines=deadlines, policies=policies, tokenizer=tokenizer
+    )
     # Otherwise the garbage collector visits all objects of start-up: 20 ms between two tokens.
     gc.freeze()
     Server(App(thread, host).starlette(), thread, host, port, announce).run()
@@ -118,7 +120,9 @@ def running_server(
 
     For lessons and tests.
     """
-    thread = EngineThread(make_engine(), settings, deadlines or Deadlines(), policies, tokenizer)
+    thread = EngineThread(
+        make_engine(), settings, deadlines=deadlines, policies=policies, tokenizer=tokenizer
+    )
     # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((LOCAL, 0))

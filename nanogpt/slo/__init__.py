@@ -1,6 +1,6 @@
 """Service-level objectives for prefill: an SLO policy, and a simulation of its effect.
 
-    slo_view, policy, slo_policies      what the policy sees, the policy, its decisions
+    policy, slo_policies                the policy, and its decisions
     predictor                           prefill times, fitted to a measured sweep
     load, variants                      seeded two-tier loads; the repair ladder
     prefill_simulation, slo_record      a prefill engine under load, and the result of a run

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nanogpt.clock import CostModel
+from nanogpt.validate import check_amount, check_int, show
 
 URGENT_SHARE = 0.2
 URGENT_FACTORS = (1.0, 1.3)
 GENEROUS_FACTORS = (3.0, 10.0)
+
+MOST_TOKENS, MOST_US = 10**6, 10**12
+"""The most tokens of a prompt, and microseconds of a time: 11 days."""
 
 SHORTEST_TOKENS = 16
 LONGEST_TOKENS = 8000
@@ -32,11 +36,21 @@ class PrefillCost:
 
     `request_us` lies between the end of the pass and a request's first token: scheduling, messages
     between processes, sampling. The engine computes the next pass meanwhile.
+    Raises: ValueError for a number that no pass can be timed with.
     """
 
     model: CostModel
     num_layers: int
     request_us: int = 0
+
+    def __post_init__(self) -> None:
+        check_int("num_layers", self.num_layers, 1, 10**6)
+        check_int("request_us", self.request_us, 0, MOST_US)
+        if not self.model.token_us or not self.pass_us(1):
+            token, least = show(self.model.token_us), self.pass_us(1)
+            raise ValueError(
+                f"a token takes {token} us and a pass at least {least} us; both must be above 0"
+            )
 
     @property
     def a_us(self) -> float:
@@ -89,11 +103,13 @@ def two_tier_load(
 ) -> tuple[Arrival, ...]:
     """Poisson arrivals for so long, from an empty start. The same arguments give the same load.
 
-    Raises: ValueError for a rate or a duration that is not above 0.
+    Raises: ValueError for a rate or a duration that is not above 0, or beyond 100,000.
     """
-    for name, value in (("rate", requests_per_s), ("duration", duration_s)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"the {name} is {value}; it must be a number above 0")
+    check_int("the seed", seed, 0)
+    for name, value in (("the rate", requests_per_s), ("the duration", duration_s)):
+        check_amount(name, value, 10**5)
+        if not value:
+            raise ValueError(f"{name} is {value}; it must be above 0")
     draw = random.Random(f"two tiers, seed {seed}, {requests_per_s:.6f} requests/s")
     arrivals: list[Arrival] = []
     for request_id, arrival_us in enumerate(_arrival_times(draw, requests_per_s, duration_s)):
@@ -109,12 +125,10 @@ def two_tier_load(
 def check_load(arrivals: Sequence[Arrival]) -> None:
     """Raises: ValueError naming the first request of a load that cannot be run."""
     for arrival in arrivals:
-        if arrival.tokens < 1 or arrival.arrival_us < 0 or arrival.slo_us < 1:
-            raise ValueError(
-                f"request {arrival.id} has {arrival.tokens} tokens, arrives at "
-                f"{arrival.arrival_us} us and has an SLO of {arrival.slo_us} us; "
-                "tokens and SLO must be at least 1, and no time is negative"
-            )
+        check_int("a request's id", arrival.id, 0)
+        check_int(f"request {arrival.id}: tokens", arrival.tokens, 1, MOST_TOKENS)
+        check_int(f"request {arrival.id}: arrival_us", arrival.arrival_us, 0, MOST_US)
+        check_int(f"request {arrival.id}: slo_us", arrival.slo_us, 1, MOST_US)
     for early, late in pairwise(arrivals):
         if late.arrival_us < early.arrival_us or late.id <= early.id:
             raise ValueError(

@@ -6,11 +6,8 @@ Source: the SLO post, and FlowPrefill (arXiv 2602.16603) for the batching.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
-from nanogpt.slo.slo_view import SloView
-
-Mode = Literal["conservative", "aggressive"]
+from nanogpt.views.slo_view import SloView
 
 MARGIN = 1.2
 """How many times as urgent as the incumbent the candidate must be."""
@@ -40,7 +37,7 @@ def done_in(elapsed_us: int, total: int, a: float) -> int:
     A pass computes all its tokens layer by layer, so no token is done before the end; the time
     counts as `elapsed_us / a` tokens.
     """
-    return min(total, int(elapsed_us / a))
+    return int(min(total, elapsed_us / a))
 
 
 def slack(now: int, deadline: int, total: int, done: int, a: float, c: float) -> int:
@@ -70,12 +67,11 @@ def select_victim(
     candidate: SloView,
     running: Sequence[SloView],
     margin: float = MARGIN,
-    mode: Mode = "conservative",
 ) -> int | None:
     """The id of the running request to preempt for `candidate`, or None.
 
     Rule 1: a request that was preempted once is immune, and is ignored here. The incumbent is the
-    most urgent of the others (conservative) or the least urgent one (aggressive).
+    most urgent of the others, the victim the least urgent one.
 
         candidate    incumbent    then
         doomed       any          no preemption
@@ -83,16 +79,14 @@ def select_victim(
         can make it  can make it  preempt if the candidate is `margin` times as urgent
 
     The signs go first, because a margin times a negative score is a lower bar, not a higher one.
-    Raises: ValueError for another mode or a margin below 1.
+    Raises: ValueError for a margin below 1.
     """
-    if mode not in ("conservative", "aggressive"):
-        raise ValueError(f"there is no mode {mode!r}; choose 'conservative' or 'aggressive'")
     if not margin >= 1:
         raise ValueError(f"the margin is {margin}; it must be at least 1")
     ranked = by_urgency(runner for runner in running if runner.num_preemptions == 0)
     if candidate.is_doomed or not ranked:
         return None
-    incumbent = ranked[0] if mode == "conservative" else ranked[-1]
+    incumbent = ranked[0]
     if incumbent.is_doomed or candidate.edf_score > incumbent.edf_score * margin:
         return ranked[-1].id
     return None

@@ -24,7 +24,7 @@ from nanogpt.slo.policy import (
 )
 from nanogpt.slo.slo_policies import REFERENCE, SloPolicies, validated_slo_policies
 from nanogpt.slo.slo_record import Decision, Ending, PassRecord, Result, Run, Variant
-from nanogpt.slo.slo_view import SloRequest, SloView
+from nanogpt.views.slo_view import SloRequest, SloView
 
 TOKEN_BUDGET = 9000
 """The most tokens of a pass with batching "budget"; a longer prompt runs by itself."""
@@ -287,7 +287,7 @@ class _Simulation:
         if self.variant.counts_progress:
             work = dataclasses.replace(running, executed_us=executed_us)
         runners = by_urgency(self.view(each, now_us, work) for each in running.ids)
-        victim = self.policies.select_victim(candidate, runners, MARGIN, self.variant.mode)
+        victim = self.policies.select_victim(candidate, runners, MARGIN)
         if victim is None:
             return None
         layer, until_us = running.next_vote(executed_us)

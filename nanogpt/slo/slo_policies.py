@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import nanogpt.slo.policy as policy
-from nanogpt.slo.policy import Mode
-from nanogpt.slo.slo_view import SloRequest, SloView
 from nanogpt.validate import refused, validated
+from nanogpt.views.slo_view import SloRequest, SloView
 
 Slack = Callable[[int, int, int, int, float, float], int]
 """(now, deadline, total, done, a, c) -> microseconds."""
 EdfScore = Callable[[int, int], float]
 """(slack, time to deadline) -> the score to rank by, highest first."""
-SelectVictim = Callable[[SloView, Sequence[SloView], float, Mode], int | None]
-"""(candidate, running, margin, mode) -> the id of a running request to preempt, or None."""
+SelectVictim = Callable[[SloView, Sequence[SloView], float], int | None]
+"""(candidate, running, margin) -> the id of a running request to preempt, or None."""
 SloBatch = Callable[[SloView, Sequence[SloView], float, float, int, float], list[int]]
 """(candidate, waiting, a, c, max_batch_tokens, slack_reserve) -> a batch's ids, candidate first."""
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanogpt.slo.load import Arrival, PrefillCost
-from nanogpt.slo.policy import Mode
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
 Order = Literal["fcfs", "s-edf"]
 Batching = Literal["budget", "slo"]
@@ -33,7 +32,6 @@ class Variant:
     counts_progress: bool = False
     batching: Batching = "budget"
     preemption: Preemption = "abort"
-    mode: Mode = "conservative"
     rule_1: bool = True
 
 

@@ -29,11 +29,6 @@ LADDER = (CONTROL, ORDER, FORK, SEEN, PROGRESS, BATCHED, SUSPENDED, UNPREEMPTED)
 BATCHED_WITHOUT_RULE_1 = dataclasses.replace(
     BATCHED, name="batched-no-rule-1", title="SLO-aware batches, Rule 1 off", rule_1=False
 )
-BATCHED_AGGRESSIVE = dataclasses.replace(
-    BATCHED, name="batched-aggressive", title="SLO-aware batches, aggressive", mode="aggressive"
-)
-
-WITHOUT_A_RULE = (BATCHED_WITHOUT_RULE_1, BATCHED_AGGRESSIVE)
 
 ROUND_COST = PrefillCost(
     CostModel(

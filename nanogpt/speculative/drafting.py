@@ -15,7 +15,6 @@ from torch import Tensor
 
 from nanogpt.config import EngineConfig
 from nanogpt.executors.base import Executor
-from nanogpt.extensions import Drafter
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.model import GPT
 from nanogpt.outputs import Row, Sampled
@@ -37,7 +36,7 @@ class Proposal:
     probabilities: tuple[Sequence[float], ...]
 
 
-class ModelDrafter(Drafter):
+class Drafter:
     """Drafts by a cheap model, judged by rejection sampling. Mutable: the step's proposals."""
 
     def __init__(
@@ -106,9 +105,9 @@ class ModelDrafter(Drafter):
         return Sampled(sample_tokens(logits[-1:], temperature, [bonus])[0], num_drafts)
 
 
-def make_model_drafter(
+def make_drafter(
     draft: Draft | None, executor: Executor, model: GPT, config: EngineConfig, policies: Policies
-) -> ModelDrafter:
+) -> Drafter:
     """What drafts for an engine. Raises: ValueError without a draft, or what could verify it."""
     asked = f"num_draft_tokens is {config.num_draft_tokens}"
     if not getattr(executor, "verifies_drafts", False):
@@ -121,7 +120,7 @@ def make_model_drafter(
             f"{asked}, and there is no draft; give one, for example "
             "Engine(..., draft=TrigramDraft.load())"
         )
-    return ModelDrafter(draft, config, model.config.vocab_size, policies)
+    return Drafter(draft, config, model.config.vocab_size, policies)
 
 
 def propose(

@@ -17,7 +17,7 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.executors.paged_attention import index_of
 from nanogpt.policies import Policies
 from nanogpt.policies.sliding_window import kept_positions, live_bytes
-from nanogpt.policies.validate_policies import whole
+from nanogpt.policies.validate_policies import as_natural
 from nanogpt.validate import PolicyError, refused
 from nanogpt.window.window_store import WindowStore
 
@@ -212,9 +212,10 @@ def indices_of(rule: Callable[..., int]) -> IndicesOf:
 
     def index_of(position: int, window: int, sinks: int) -> int:
         answer = rule(position, window, sinks)
-        if not 0 <= whole(answer) < window + sinks:
+        slot = as_natural(answer)
+        if slot is None or slot >= window + sinks:
             what = f"rolling_buffer_index({position}, {window}, {sinks})"
             raise refused(what, answer, f"one of the slots 0..{window + sinks - 1}")
-        return whole(answer)
+        return slot
 
     return lambda positions, window, sinks: [index_of(p, window, sinks) for p in positions]

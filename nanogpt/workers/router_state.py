@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from nanogpt.config import EngineConfig
-from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.kv_cache_manager import kv_limit
 from nanogpt.policies.blocks import block_hashes, longest_match
-from nanogpt.policy_views import kv_tokens_held
 from nanogpt.request import Request
 from nanogpt.trace import WorkRecord
+from nanogpt.views.fleet_views import WorkerView
+from nanogpt.views.request_view import kv_tokens_held
 from nanogpt.window.window_blocks import longest_window_match
 from nanogpt.workers.worker_messages import Stepped
 

@@ -79,8 +79,8 @@ class _WorkerHandle:
 class Fleet(ChildGroup):
     """Worker processes that serve requests on one model. Use it in a `with`, or `close` it.
 
-    A worker that has requests and sends nothing for 30 s is ended. Mutable: `route`;
-    `lost`, a sentence about every lost worker; `results`, those of the newest run so far, by id.
+    A worker that has requests and sends nothing for 30 s is ended, and no lost worker is started
+    again. Mutable: `route`; and `lost`, a sentence about every lost worker.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Fleet(ChildGroup):
     ) -> None:
         """Start the workers and wait until they have the model.
 
-        Raises: ValueError for settings that no engine takes or that cannot be sent to another
-        process; WorkersFailed when a worker does not start.
+        Raises: ValueError for settings that no engine takes, or that cannot be sent to another
+        process or used there; WorkersFailed when a worker does not start.
         """
         check_int("the number of workers", num_workers, 1)
         self._scheduler = Engine(model, config).scheduler  # refuses what no worker would accept
@@ -105,7 +105,7 @@ class Fleet(ChildGroup):
         self._model_config = model.config
         self.route = route
         self.lost: list[str] = []
-        self.results: dict[int, Result] = {}
+        self._results: dict[int, Result] = {}
         self._waiting: list[Ticket] = []
         self._seen: set[int] = set()
         self._workers: dict[int, _WorkerHandle] = {}
@@ -145,7 +145,7 @@ class Fleet(ChildGroup):
         self._check_arrivals(arrivals)
         with self.ended_on_error():
             self._run(arrivals)
-        return [self.results[request.id] for _, request in arrivals]
+        return [self._results[request.id] for _, request in arrivals]
 
     def forget(self) -> None:
         """Empty the blocks of every worker: the next requests start cold; ids are new again.
@@ -176,8 +176,8 @@ class Fleet(ChildGroup):
             for at_s, request in sorted(arrivals, key=lambda arrival: arrival[0])
         )
         self._seen.update(request.id for _, request in arrivals)
-        self.results = {}
-        while len(self.results) < len(arrivals):
+        self._results = {}
+        while len(self._results) < len(arrivals):
             while coming and coming[0].arrival_ns <= time.perf_counter_ns():
                 self._waiting.append(coming.popleft())
             self._dispatch()
@@ -224,7 +224,7 @@ class Fleet(ChildGroup):
                 worker.child.kill()  # then its pipe ends
 
     def _handle_message(self, worker_id: int, worker: _WorkerHandle) -> None:
-        """Receive one message of a worker. Raises: ValueError for an order that it cannot read."""
+        """Receive one message of a worker. Raises: ValueError if it cannot start as it should."""
         try:
             message: Ready | Stepped | Aborted | Crashed = receive(worker.pipe)
         except (EOFError, OSError):
@@ -243,13 +243,13 @@ class Fleet(ChildGroup):
                     self._hand_on(tickets, error)
             case Ready():
                 worker.is_ready = True
-            case Crashed(error, is_unreadable=True):
-                raise ValueError(f"these settings cannot be sent to another process: {error}")
+            case Crashed(error) if not worker.is_ready:
+                raise ValueError(f"a worker cannot start with these settings: {error}")
             case Crashed(error):
                 worker.reason = f"failed: {error}"
 
     def _keep(self, results: Iterable[Result]) -> None:
-        self.results |= {result.id: result for result in results}
+        self._results |= {result.id: result for result in results}
 
     def _hand_on(self, tickets: Iterable[Ticket], reason: str) -> list[int]:
         """Queue requests again and return their ids; abort those that were handed on before."""
@@ -274,7 +274,7 @@ class Fleet(ChildGroup):
             undone = sorted(ticket.request.id for ticket in self._waiting)
             left = f", and requests {undone} are not done" if undone else ""
             said = "; ".join([*self.lost, f"no worker is left{left}"])
-            raise WorkersFailed(said, self.results.values())
+            raise WorkersFailed(said, self._results.values())
 
     def _check_open(self) -> None:
         if not self.is_open:

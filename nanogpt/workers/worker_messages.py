@@ -59,7 +59,6 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """The worker cannot go on, and ends. `is_unreadable`: it could not unpickle its first order."""
+    """The worker cannot start, or go on, and ends."""
 
     error: str
-    is_unreadable: bool = False

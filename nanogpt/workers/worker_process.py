@@ -117,13 +117,7 @@ def main() -> None:
     end_with_parent()
     torch.set_num_threads(1)  # workers share the machine
     try:
-        load: Load = receive(pipe)
-    except EOFError:
-        return
-    except Exception as error:  # pickle raises whatever an import or a class does
-        send(pipe, Crashed(_said(error), is_unreadable=True))
-        return
-    try:
+        load: Load = receive(pipe)  # pickle raises whatever an import or a class does
         with torch.inference_mode():
             serve(map_model(Path(load.weights)), load.config, pipe)
     except EOFError:

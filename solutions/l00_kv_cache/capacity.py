@@ -235,9 +235,9 @@ EXERCISE = Exercise(
             "`weight_bytes` of the model. Each token in the cache needs `kv_bytes_per_token`.",
             "Every request has `prompt_len` prompt tokens and generates `output_len` tokens. "
             "Reserve room for all its tokens from the start, so that it can finish.",
-            "A decode step reads the weights once and all the K/V that its requests have reserved, "
-            "at `bytes_per_us`. Meanwhile it computes one token for each request, at `token_us` "
-            "each. Overhead is left out.",
+            "Count the longest decode step, in which each request has computed all its tokens: it "
+            "reads the weights once and the K/V of all requests, at `bytes_per_us`. Meanwhile it "
+            "computes one token for each request, at `token_us` each. Overhead is left out.",
             "`itl_limit_us` is the longest that a step may take.",
             "Returns `(kv_tokens, batch_size, tokens_per_s)`: the tokens of K/V that fit, the "
             "largest batch within memory and limit (0 if there is none), and the tokens that the "

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, not_whole
-from course.checks.step_cost import StepCost
 from course.exercise import Exercise, Misconception
 from course.task import Task
+from nanogpt.views.step_cost import StepCost
 
 Cost: TypeAlias = Callable[[int], int]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from course.checks.comparing import Args
 from course.checks.requests import make_request
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 
 def any_requests(rng: random.Random, count: int) -> list[RequestView]:

@@ -13,7 +13,7 @@ from typing import Any
 from course.checks.comparing import Comparison
 from course.harness import Ask, Failure, Rows
 from nanogpt.policies import queueing
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 Way = tuple[list[int], int, int, int]
 _TOKEN_BUDGET = 16

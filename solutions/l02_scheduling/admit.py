@@ -7,7 +7,7 @@ from course.checks.comparing import Args, Comparison
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -213,9 +213,9 @@ EXERCISE = Exercise(
             'Return whether `candidate`, the first waiting request, may start: "admit", "wait" or '
             '"refuse".',
             "All requests together may use `max_kv_tokens` KV tokens (None: no limit), and "
-            "`max_batch_size` of them may run at once. Now `num_running` requests run, and "
-            "`kv_tokens_used` KV tokens are in use or promised to them. Both limits may be reached "
-            "exactly.",
+            "`max_batch_size` of them may run at once. Now `num_running` requests run, prefilling "
+            "or decoding, and use `kv_tokens_used` KV tokens: one for each of their known tokens, "
+            "computed or not. Both limits may be reached exactly.",
             "`candidate` has `prompt_tokens`, `generated_tokens` (empty unless it was preempted) "
             "and `max_new_tokens`. The last token it generates is never fed to the model, so that "
             "token needs no K/V.",

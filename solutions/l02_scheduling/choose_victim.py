@@ -10,7 +10,7 @@ from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
 from solutions.l02_scheduling._serving import (
     TWO_EQUAL,
@@ -27,17 +27,17 @@ from solutions.l02_scheduling._serving import (
 # --- right answers ------------------------------------------------------------------------------
 
 
-def choose_victim(active: list[RequestView]) -> int:
+def choose_victim(running: list[RequestView]) -> int:
     """Return the id of the running request to preempt when the KV budget is exceeded."""
     # The last request in the queue's order. The first one is then never chosen, so it keeps its K/V
     # and finishes, and after it the next one does. Any other rule can livelock if a preempted
     # request starts its text over.
-    last = max(active, key=lambda request: (request.key, request.arrival_time, request.id))
+    last = max(running, key=lambda request: (request.key, request.arrival_time, request.id))
     return last.id
 
 
-def by_sorting(active: list[RequestView]) -> int:
-    queue = sorted(active, key=lambda request: request.id)
+def by_sorting(running: list[RequestView]) -> int:
+    queue = sorted(running, key=lambda request: request.id)
     queue.sort(key=lambda request: request.arrival_time)
     queue.sort(key=lambda request: request.key)
     return queue[-1].id
@@ -46,13 +46,13 @@ def by_sorting(active: list[RequestView]) -> int:
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
-def last_by(rank: Callable[[RequestView], Any]) -> Callable[[list[RequestView]], int]:
-    return lambda active: max(active, key=rank).id
+def last_by(key: Callable[[RequestView], Any]) -> Callable[[list[RequestView]], int]:
+    return lambda running: max(running, key=key).id
 
 
-def last_of_all_by(rank: Callable[[RequestView], Any]) -> Callable[[list[RequestView]], int]:
-    """Among equal ranks the last in the list."""
-    return lambda active: sorted(active, key=rank)[-1].id
+def last_of_all_by(key: Callable[[RequestView], Any]) -> Callable[[list[RequestView]], int]:
+    """Among equal keys the last in the list."""
+    return lambda running: sorted(running, key=key)[-1].id
 
 
 MISCONCEPTIONS = (
@@ -61,7 +61,7 @@ MISCONCEPTIONS = (
         "The answer is a request.",
         lambda value: f"The answer is the `id` of one request, not {a_kind(value)}.",
         matches=lambda value: as_whole(value) is None,
-        examples=((lambda active: max(active, key=lambda r: (r.key, r.arrival_time, r.id))),),
+        examples=((lambda running: max(running, key=lambda r: (r.key, r.arrival_time, r.id))),),
     ),
     Misconception(
         "oldest",
@@ -80,7 +80,7 @@ MISCONCEPTIONS = (
         "The victim is the first request in the order.",
         "This is the most important request, the first in the queue's order. The smallest key "
         "goes first, so the victim is the request with the largest key.",
-        lambda active: min(active, key=lambda r: (r.key, r.arrival_time, r.id)).id,
+        lambda running: min(running, key=lambda r: (r.key, r.arrival_time, r.id)).id,
     ),
     Misconception(
         "ignores_key",
@@ -92,8 +92,8 @@ MISCONCEPTIONS = (
     Misconception(
         "priority_not_key",
         "The priority decides, whatever the policy.",
-        "The key is the rank under the policy in force. The priority counts only if the policy put "
-        "it into the key.",
+        "The key says what the policy in force ranks first. The priority counts only if the policy "
+        "put it into the key.",
         last_by(lambda r: (r.priority, r.arrival_time, r.id)),
     ),
     Misconception(
@@ -126,7 +126,7 @@ MISCONCEPTIONS = (
     Misconception(
         "in_place",
         "The function may sort the list.",
-        examples=(lambda active: (choose_victim(active), active.sort(key=lambda r: r.id))[0],),
+        examples=(lambda running: (choose_victim(running), running.sort(key=lambda r: r.id))[0],),
     ),
 )
 
@@ -139,7 +139,7 @@ def draw_victims(name: str, args: Args) -> str:
     return "\n".join([f"{name}([", *lines, "])"])
 
 
-def running(id: int, key: tuple[float, ...], **fields: Any) -> RequestView:
+def runner(id: int, key: tuple[float, ...], **fields: Any) -> RequestView:
     """A running request, of priority 0 unless `fields` has another."""
     return make_request(id, 10, key=key, **({"admitted_at": 0, "kv_tokens": 10} | fields))
 
@@ -148,12 +148,12 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
     """Whether all finish if every choice is applied and a preempted request starts over."""
     asked: list[Args] = []
 
-    def choose(active: list[RequestView]) -> int:
-        chosen = ask(active)
-        if chosen not in [request.id for request in active]:
-            raise WrongDecision(JUDGE.judge(ask, [(active,)]) or Failure(JUDGE.idea))
-        if chosen != choose_victim(active):
-            asked.append((active,))
+    def choose(running: list[RequestView]) -> int:
+        chosen = ask(running)
+        if chosen not in [request.id for request in running]:
+            raise WrongDecision(JUDGE.judge(ask, [(running,)]) or Failure(JUDGE.idea))
+        if chosen != choose_victim(running):
+            asked.append((running,))
         return int(chosen)  # 3.0 names request 3 as well
 
     serving = Serving(TWO_EQUAL, Decisions(choose_victim=choose, requeue=start_over))
@@ -175,22 +175,21 @@ def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
 JUDGE = Comparison(
     choose_victim,
     MISCONCEPTIONS,
-    "In the order of key, arrival_time and id, no request may be preempted while a later one keeps "
-    "running.",
+    "In the order of key, arrival_time and id, a request behind this one keeps running.",
     evidence=any_running(random.Random(0)),
 )
 
-UNIMPORTANT = running(0, (2, 0), priority=2, generated=2, kv_tokens=11)
-NEWCOMER = running(1, (0, 1), arrival_time=1, admitted_at=1)
-OLD = running(3, (1,), priority=1, arrival_time=0, admitted_at=6)
-NEW = running(1, (1,), priority=1, arrival_time=4, admitted_at=5)
-TWIN = running(2, (1,), priority=1, arrival_time=4, admitted_at=5)
-FIRST, SECOND = running(50, (7,), arrival_time=800), running(9, (7,), arrival_time=900)
-EARLIEST, NEXT = running(5, (7,), arrival_time=0), running(2, (7,), arrival_time=1)
+UNIMPORTANT = runner(0, (2, 0), priority=2, generated=2, kv_tokens=11)
+NEWCOMER = runner(1, (0, 1), arrival_time=1, admitted_at=1)
+OLD = runner(3, (1,), priority=1, arrival_time=0, admitted_at=6)
+NEW = runner(1, (1,), priority=1, arrival_time=4, admitted_at=5)
+TWIN = runner(2, (1,), priority=1, arrival_time=4, admitted_at=5)
+FIRST, SECOND = runner(50, (7,), arrival_time=800), runner(9, (7,), arrival_time=900)
+EARLIEST, NEXT = runner(5, (7,), arrival_time=0), runner(2, (7,), arrival_time=1)
 # Under FCFS the key is the arrival, whatever the priority.
-FCFS_FIRST = running(3, (0,), priority=2, arrival_time=0)
-FCFS_SECOND = running(1, (5,), priority=0, arrival_time=5, admitted_at=5)
-AGED = running(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
+FCFS_FIRST = runner(3, (0,), priority=2, arrival_time=0)
+FCFS_SECOND = runner(1, (5,), priority=0, arrival_time=5, admitted_at=5)
+AGED = runner(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
 
 EXERCISE = Exercise(
     number=3,
@@ -199,31 +198,28 @@ EXERCISE = Exercise(
     points=3,
     is_policy=True,
     task=Task(
-        signature="choose_victim(active: list[RequestView]) -> int",
+        signature="choose_victim(running: list[RequestView]) -> int",
         rules=(
-            "`active` are the running requests, at least one, in any order. Their K/V no longer "
-            "fits into the budget. Return the `id` of the request to preempt.",
-            "The queue has an order: by `key`, the rank under the policy in force (the smallest "
-            "goes first), then by `arrival_time`, then by `id`.",
-            "In this order, no request may be preempted while a later one keeps running. Exactly "
-            "one answer obeys this rule. It guarantees that every request finishes, even in an "
-            "engine where a preempted request starts its text over.",
+            "`running` are all running requests, prefilling or decoding, in any order. Their K/V "
+            "no longer fits into the budget. Return the `id` of the request to preempt.",
+            "`key` is a request's key under the policy in force. Equal keys are ordered by "
+            "`arrival_time`, then by `id`.",
+            "Every request must finish, even in an engine where a preempted request starts its "
+            "text over. And no request may lose its K/V so that one which the policy puts behind "
+            "it can keep running.",
             "Do not change the list.",
         ),
         args=([make_request(4, key=(1,)), make_request(2, key=(0,), arrival_time=3)],),
         call="choose_victim([a, b])\n# a: id=4, key=(1,), arrival_time=0\n"
         "# b: id=2, key=(0,), arrival_time=3",
-        steps=(
-            "b has the smaller key, so b is in front of a, although it arrived later.",
-            "Request 4 is behind request 2, so request 4 is preempted.",
-        ),
+        steps=("The policy puts b in front of a, because b has the smaller key.",),
         result=4,
     ),
     hints=(
-        "Two requests of the same size no longer fit together. Which has more to recompute if it "
-        "is preempted, the older or the newer? What happens if they preempt each other in turn?",
-        "One request must never be preempted, so that it finishes. Which place in the queue's "
-        "order should have that guarantee, and which request is then left to preempt?",
+        "Say that a preempted request comes back and preempts the one for which it had to go. "
+        "Which rule makes that impossible?",
+        "One request must be safe from all others, so that it finishes. Which place in the queue's "
+        "order has that guarantee, if no request may lose its K/V to one behind it?",
         "Python compares tuples from the left, and `max` and `min` take a `key`. Write the "
         "queue's order as such a key, and return an id.",
     ),
@@ -234,7 +230,7 @@ EXERCISE = Exercise(
             "an important newcomer",
             JUDGE.on(
                 ([UNIMPORTANT, NEWCOMER],),
-                ([NEWCOMER, UNIMPORTANT, running(2, (1, 0), priority=1, generated=1)],),
+                ([NEWCOMER, UNIMPORTANT, runner(2, (1, 0), priority=1, generated=1)],),
                 ([NEWCOMER],),
             ),
         ),
@@ -242,8 +238,8 @@ EXERCISE = Exercise(
         (
             "equal keys",
             JUDGE.on(
-                *((active,) for active in ([OLD, NEW], [NEW, OLD], [NEW, TWIN, OLD], [TWIN, NEW])),
-                *((active,) for active in ([FIRST, SECOND], [SECOND, FIRST], [EARLIEST, NEXT])),
+                *((each,) for each in ([OLD, NEW], [NEW, OLD], [NEW, TWIN, OLD], [TWIN, NEW])),
+                *((each,) for each in ([FIRST, SECOND], [SECOND, FIRST], [EARLIEST, NEXT])),
             ),
         ),
         (
@@ -251,12 +247,12 @@ EXERCISE = Exercise(
             JUDGE.on(
                 ([FCFS_FIRST, FCFS_SECOND],),
                 ([FCFS_SECOND, AGED, FCFS_FIRST],),
-                ([running(i, (1, n), arrival_time=9 - n) for i, n in ((5, 2), (6, 8), (7, 5))],),
+                ([runner(i, (1, n), arrival_time=9 - n) for i, n in ((5, 2), (6, 8), (7, 5))],),
             ),
         ),
         ("any running requests", JUDGE.on_drawn(any_running)),
         ("whole workloads, to the last token", whole_workloads),
     ),
     draw_call=draw_victims,
-    equivalent_mutants={"active: reversed": "the order of the list does not matter"},
+    equivalent_mutants={"running: reversed": "the order of the list does not matter"},
 )

@@ -11,7 +11,7 @@ from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import last_admitted
 from solutions.l02_scheduling._serving import (
     TWO_EQUAL,
@@ -92,8 +92,8 @@ MISCONCEPTIONS = (
     Misconception(
         "to_the_front",
         "A preempted request goes to the front of the queue.",
-        "A preempted request goes back to its own place, not to the front: it must not overtake "
-        "requests that arrived before it.",
+        "A preempted request goes back to its own place. Under FCFS that place is at the front, "
+        "but under another policy it would overtake requests that go before it.",
         resuming(arrival=lambda r: 0),
     ),
     Misconception(
@@ -196,23 +196,16 @@ EXERCISE = Exercise(
         rules=(
             "`request` is being preempted: all of its K/V is released. Return `(tokens, "
             "num_computed_tokens, arrival, num_generated)`, the state with which it waits.",
-            "`tokens` lists the tokens whose K/V it computes when it is admitted again, in the "
-            "order of the text. `num_computed_tokens` says how many of them have K/V already.",
-            "`arrival` is the arrival time with which it queues. `num_generated` is the number of "
-            "its generated tokens that it keeps; its text continues after them.",
+            "`tokens` are the tokens that it knows and will compute from `num_computed_tokens` on "
+            "when it is admitted again. It queues with `arrival`, and its text goes on after its "
+            "first `num_generated` generated tokens.",
             "`request` has `prompt_tokens` and `generated_tokens` (tuples), `arrival_time`, "
-            "`admitted_at` and `kv_tokens` (its KV tokens until now). The user has already seen "
-            "the generated tokens.",
+            "`admitted_at` and `kv_tokens`. Its user has already seen the generated tokens.",
         ),
         args=(make_request(0, 3, arrival_time=2, admitted_at=4, kv_tokens=2),),
         call="requeue(request)\n# prompt_tokens=(1, 2, 3), generated_tokens=(), arrival_time=2,\n"
         "# admitted_at=4, kv_tokens=2: preempted in the middle of its prefill",
-        steps=(
-            "It needs the K/V of its known tokens again: 1, 2 and 3.",
-            "The K/V of its first two tokens has been released, so 0 tokens are computed.",
-            "It arrived at step 2, and preemption does not change that.",
-            "It had generated no token, so it keeps 0.",
-        ),
+        steps=("It has lost the K/V of its first two tokens, and none of its text.",),
         result=([1, 2, 3], 0, 2, 0),
     ),
     hints=(

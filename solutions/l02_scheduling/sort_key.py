@@ -1,4 +1,4 @@
-"""Exercise 2.1: the rank of a request in the queue."""
+"""Exercise 2.1: the key of a request in the queue."""
 
 import random
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import any_requests, last_admitted
 
 # --- right answers ------------------------------------------------------------------------------
 
 
 def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
-    """Return the request's rank in the queue: a tuple of numbers; the smallest goes first."""
+    """Return the request's key in the queue: a tuple of numbers; the smallest goes first."""
     # Tuples compare from the left: the first number decides, the next one breaks ties. The arrival
     # never changes, not even when a preempted request comes back to the queue.
     if policy == "fcfs":
@@ -41,9 +41,9 @@ def with_match(policy: str, request: RequestView) -> tuple[float, ...]:
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
-def under_priority(rank: Callable[[RequestView], Any]) -> Callable[[str, RequestView], Any]:
-    """The right answer, but with another rank under "priority"."""
-    return lambda policy, r: rank(r) if policy == "priority" else sort_key(policy, r)
+def under_priority(key: Callable[[RequestView], Any]) -> Callable[[str, RequestView], Any]:
+    """The right answer, but with another key under "priority"."""
+    return lambda policy, r: key(r) if policy == "priority" else sort_key(policy, r)
 
 
 def with_arrival(arrival: Callable[[RequestView], Any]) -> Callable[[str, RequestView], Any]:
@@ -57,7 +57,7 @@ def weighed(weight: int) -> Callable[[str, RequestView], Any]:
 
 UNKNOWN_POLICY = Misconception(
     "unknown_policy",
-    "The rank under an unknown policy is None.",
+    "The key under an unknown policy is None.",
     "There is no policy of that name: raise a ValueError. Otherwise a typo in a setting silently "
     "decides the order of the queue.",
     examples=((lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None),),
@@ -79,17 +79,17 @@ WRONG_ERROR = Misconception(
 )
 MISCONCEPTIONS = (
     Misconception(
-        "not_a_tuple", "A rank is a number.", examples=(lambda policy, r: sum(sort_key(policy, r)),)
+        "not_a_tuple", "A key is a number.", examples=(lambda policy, r: sum(sort_key(policy, r)),)
     ),
     Misconception(
         "not_numbers",
-        "The rank begins with the name of its policy.",
+        "The key begins with the name of its policy.",
         examples=(lambda policy, r: (policy, *sort_key(policy, r)),),
     ),
     Misconception(
         "priority_sign",
         "A more important request has a larger priority number.",
-        "Priority 0 is the most important and the smallest rank goes first: take the priority as "
+        "Priority 0 is the most important and the smallest key goes first: take the priority as "
         "it is, without a minus.",
         under_priority(lambda r: (-r.priority, r.arrival_time)),
     ),
@@ -119,7 +119,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_tie_break",
         "The priority is enough.",
-        "Among equal priorities the earlier arrival goes first, so the rank needs a second number.",
+        "Among equal priorities the earlier arrival goes first, so the key needs a second number.",
         under_priority(lambda r: (r.priority,)),
     ),
     Misconception(
@@ -172,7 +172,7 @@ def unknown_policy(ask: Ask, rng: random.Random) -> Failure | None:
 JUDGE = Ranking(
     sort_key,
     MISCONCEPTIONS,
-    "The smaller rank goes first: look at which number decides under this policy, and which one "
+    "The smaller key goes first: look at which number decides under this policy, and which one "
     "breaks ties.",
     evidence=any_queues(random.Random(0), 2),
 )
@@ -189,14 +189,14 @@ NEW = make_request(1, priority=1, arrival_time=6)
 
 EXERCISE = Exercise(
     number=1,
-    title="The rank of a request",
+    title="The key of a request",
     minutes=6,
     points=1,
     is_policy=True,
     task=Task(
         signature="sort_key(policy: str, request: RequestView) -> tuple[float, ...]",
         rules=(
-            "Return the rank of `request` in the queue: a tuple of numbers. The smallest rank goes "
+            "Return the key of `request` in the queue: a tuple of numbers. The smallest key goes "
             "first, and tuples compare from the left.",
             'Under "fcfs" requests go in order of arrival. Under "priority" they go by '
             "`request.priority`, 0 before 1 before 2, and among equal priorities in order of "
@@ -208,17 +208,17 @@ EXERCISE = Exercise(
         args=("fcfs", make_request(0, priority=2, arrival_time=5)),
         call='sort_key("fcfs", request)    # priority=2, arrival_time=5',
         steps=(
-            "Under FCFS only the arrival decides, so the rank is one number: 5.",
-            "A request that arrived at step 4 has the rank (4,) and goes first, because 4 < 5.",
+            "Under FCFS only the arrival decides, so the key is one number: 5.",
+            "A request that arrived at step 4 has the key (4,) and goes first, because 4 < 5.",
         ),
         result=(5,),
     ),
     hints=(
         "Tuples compare from the left. Which number decides, and which one only breaks ties?",
         "Under FCFS one number is enough. Under priority you need two. Priority 0 is the most "
-        "important, and the smallest rank goes first: does either number need a minus?",
+        "important, and the smallest key goes first: does either number need a minus?",
         "Three branches: one per policy and one for the rest. Before you write the code, write "
-        "each rank for a request of priority 1 that arrived at step 5.",
+        "each key for a request of priority 1 that arrived at step 5.",
     ),
     right=(sort_key, with_match),
     misconceptions=MISCONCEPTIONS,

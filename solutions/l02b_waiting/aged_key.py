@@ -1,4 +1,4 @@
-"""Exercise 2b.1: a rank in which waiting counts."""
+"""Exercise 2b.1: a key in which waiting counts."""
 
 import random
 import time
@@ -15,15 +15,15 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------
 
 
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank in which waiting counts, a tuple of numbers; the smallest rank goes first."""
+    """Return a key in which waiting counts, a tuple of numbers; the smallest key goes first."""
     # Times rate, the formula is rate * priority + arrival_time - now. The last term is the same for
-    # all requests, so it changes no order. Without it the rank never changes.
+    # all requests, so it changes no order. Without it the key never changes.
     return (request.arrival_time + rate * request.priority,)
 
 
@@ -45,29 +45,29 @@ def worth(steps: float) -> Callable[[RequestView, float], Any]:
 
 CHANGES = Misconception(
     "changes",
-    "The rank may use the current time.",
-    "The rank of a request in the heap must not change, because the heap is ordered by the old "
-    "ranks. Use neither a clock nor the progress of the request.",
+    "The key may use the current time.",
+    "The key of a request in the heap must not change, because the heap is ordered by the old "
+    "keys. Use neither a clock nor the progress of the request.",
     examples=((waited_until(lambda r: time.perf_counter())),),
 )
 MISCONCEPTIONS = (
     CHANGES,
     Misconception(
         "not_a_tuple",
-        "A rank is a number.",
+        "A key is a number.",
         examples=(lambda r, rate: r.arrival_time + rate * r.priority,),
     ),
     Misconception(
         "sign",
-        "Waiting lowers the rank, so I subtract the priority.",
-        "A larger number is a less important priority, so it must increase the rank: add it, do "
+        "Waiting lowers the key, so I subtract the priority.",
+        "A larger number is a less important priority, so it must increase the key: add it, do "
         "not subtract it.",
         lambda r, rate: (r.arrival_time - rate * r.priority,),
     ),
     Misconception(
         "waiting_hurts",
-        "The rank is priority minus arrival.",
-        "A request that arrived earlier has waited longer and must go first, so the rank grows "
+        "The key is priority minus arrival.",
+        "A request that arrived earlier has waited longer and must go first, so the key grows "
         "with the arrival.",
         lambda r, rate: (rate * r.priority - r.arrival_time,),
     ),
@@ -101,8 +101,8 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "rounds",
-        "A rank is a whole number.",
-        "The rate need not be a whole number, and neither need the rank: do not round.",
+        "A key is a whole number.",
+        "The rate need not be a whole number, and neither need the key: do not round.",
         lambda r, rate: (r.arrival_time + round(rate * r.priority),),
         same_result=(
             lambda r, rate: (r.arrival_time + int(rate * r.priority),),
@@ -147,7 +147,7 @@ UNEVEN = (
     at_rate(1 / 3, (4, 0), (0, 1), (0, 2), (30, 0)),
     at_rate(7.25, (1, 0), (0, 7), (0, 8), (11, 3)),
     at_rate(4, (9, 0), (8, 3)),
-    # The later arrival goes first within a level; and two ranks that are a thousandth apart.
+    # The later arrival goes first within a level; and two keys that are a thousandth apart.
     at_rate(4, (0, 4), (1, 3)),
     at_rate(1000, (2, 1), (2, 2)),
     # Very slow and very fast ageing, for which a few digits are not enough.
@@ -156,10 +156,10 @@ UNEVEN = (
 )
 
 
-def same_rank_again(ask: Ask, rng: random.Random) -> Failure | None:
-    """Asked again, also after the request has made progress, the rank is the same.
+def same_key_again(ask: Ask, rng: random.Random) -> Failure | None:
+    """Asked again, also after the request has made progress, the key is the same.
 
-    A rank made of whole seconds of a clock is a large number and may take a second to change.
+    A key made of whole seconds of a clock is a large number and may take a second to change.
     """
     new = make_request(0, priority=2, arrival_time=3)
     later = replace(new, admitted_at=9, generated_tokens=(70, 71), kv_tokens=5)
@@ -186,27 +186,27 @@ JUDGE = Ranking(
     aged_key,
     MISCONCEPTIONS,
     "At every step the order must be that of `priority - (now - arrival_time) / rate`. Your "
-    "rank must give the same order without `now`.",
+    "key must give the same order without `now`.",
     evidence=[*any_aged(random.Random(0), (4, 3, 10)), *UNEVEN],
 )
 
 EXERCISE = Exercise(
     number=1,
-    title="A rank in which waiting counts",
+    title="A key in which waiting counts",
     minutes=8,
     points=2,
     task=Task(
         signature="aged_key(request: RequestView, rate: float) -> tuple[float, ...]",
         rules=(
             "`request.priority` is 0 for the most important requests, and `request.arrival_time` "
-            "is a step. Returns the rank of `request`, a tuple of numbers; the smallest rank goes "
+            "is a step. Returns the key of `request`, a tuple of numbers; the smallest key goes "
             "first.",
             "At every step `now`, requests go in the order of `priority - (now - arrival_time) / "
             "rate`: `rate` steps of waiting are worth one level. `rate` is above 0 and need not be "
             "a whole number. If two requests are equal, either may go first.",
             "The function is called once, when the request is pushed on the heap, and is not told "
-            "`now`. So the rank must not change as time passes.",
-            "Every rank that gives this order is right.",
+            "`now`. So the key must not change as time passes.",
+            "Every key that gives this order is right.",
         ),
         args=(make_request(0, priority=0, arrival_time=6), 4),
         call="aged_key(RequestView(priority=0, arrival_time=6, ...), 4)",
@@ -214,7 +214,7 @@ EXERCISE = Exercise(
         steps=(
             "At step 10 the formula gives 0 - (10 - 6) / 4 = -1, at step 14 it gives -2.",
             "For a request of priority 1 that arrived at step 2 it gives -1 and -2 at these steps. "
-            "The two are equal at every step, so they may have the same rank.",
+            "The two are equal at every step, so they may have the same key.",
         ),
     ),
     hints=(
@@ -228,7 +228,7 @@ EXERCISE = Exercise(
     right=(aged_key, in_levels),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("the same rank again", same_rank_again),
+        ("the same key again", same_key_again),
         ("two requests that arrive together", JUDGE.on(at_rate(4, (0, 5), (2, 5)))),
         (
             "a request that has waited",
@@ -241,5 +241,5 @@ EXERCISE = Exercise(
         ("any rate", JUDGE.on_drawn(lambda rng: any_aged(rng, (1, 2, 0.5, 4, 2.5, 10, 7, 16)))),
     ),
     draw_call=draw_ranked,
-    equivalent_mutants={"result: only the first": "the rank is one number"},
+    equivalent_mutants={"result: only the first": "the key is one number"},
 )

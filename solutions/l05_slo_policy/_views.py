@@ -5,7 +5,7 @@ from typing import Any
 
 from course.checks.comparing import Args
 from nanogpt.slo import policy
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
 A, C = 100.0, 10_000.0  # 0.1 ms per token and 10 ms per pass, in microseconds
 
@@ -27,11 +27,11 @@ def any_moments(rng: random.Random, count: int) -> list[Args]:
     moments: list[Args] = []
     while len(moments) < count:
         ids = rng.sample(range(10), rng.choice((1, 2, 2, 3, 3, 4)) + 1)
-        margin, mode = rng.choice((1.0, 1.2, 1.6, 2.0)), rng.choice(("conservative", "aggressive"))
+        margin = rng.choice((1.0, 1.2, 1.6, 2.0))
         candidate, *runners = (any_view(rng, id) for id in ids)
         close = [abs(candidate.edf_score - margin * runner.edf_score) for runner in runners]
         if margin in (1.0, 2.0) or min(close) > 1e-9:  # 1.2 times a score is not exact
-            moments.append((candidate, runners, margin, mode))
+            moments.append((candidate, runners, margin))
     return sorted(moments, key=lambda args: len(args[1]))
 
 

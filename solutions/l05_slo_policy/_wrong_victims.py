@@ -8,9 +8,9 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.slo.policy import by_urgency
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
-SelectVictim: TypeAlias = Callable[[SloView, list[SloView], float, str], int | None]
+SelectVictim: TypeAlias = Callable[[SloView, list[SloView], float], int | None]
 Beats: TypeAlias = Callable[[SloView, SloView, float], bool]
 
 
@@ -25,25 +25,18 @@ def not_immune(running: Sequence[SloView]) -> list[SloView]:
     return [runner for runner in running if runner.num_preemptions == 0]
 
 
-def by_mode(order: Sequence[SloView], mode: str) -> SloView:
-    return order[0] if mode == "conservative" else order[-1]
-
-
 def selecting(
     beats: Beats = beats,
-    measure: Callable[[Sequence[SloView], str], SloView] = by_mode,
-    victim: Callable[[Sequence[SloView], SloView], int] = lambda order, incumbent: order[-1].id,
+    incumbent: int = 0,
+    victim: Callable[[Sequence[SloView]], int] = lambda order: order[-1].id,
     eligible: Callable[[Sequence[SloView]], Sequence[SloView]] = not_immune,
     order: Callable[[Sequence[SloView]], Sequence[SloView]] = by_urgency,
 ) -> SelectVictim:
     """The rules, with some of them replaced."""
 
-    def answer(candidate: SloView, running: list[SloView], margin: float, mode: str) -> int | None:
+    def answer(candidate: SloView, running: list[SloView], margin: float) -> int | None:
         left = order(eligible(running))
-        if not left:
-            return None
-        incumbent = measure(left, mode)
-        return victim(left, incumbent) if beats(candidate, incumbent, margin) else None
+        return victim(left) if left and beats(candidate, left[incumbent], margin) else None
 
     return answer
 
@@ -78,11 +71,9 @@ def late(view: SloView) -> SloView:
     return view if view.slack_us else replace(view, slack_us=-1)
 
 
-def sorts_the_runners(
-    candidate: SloView, running: list[SloView], margin: float, mode: str
-) -> int | None:
+def sorts_the_runners(candidate: SloView, running: list[SloView], margin: float) -> int | None:
     running.sort(key=lambda runner: (-runner.edf_score, runner.id))
-    return best(candidate, running, margin, mode)
+    return best(candidate, running, margin)
 
 
 MISCONCEPTIONS = (
@@ -139,18 +130,17 @@ MISCONCEPTIONS = (
         selecting(eligible=list),
     ),
     Misconception(
-        "modes_swapped",
-        "Aggressive challenges the most urgent request.",
-        'The modes are swapped: "conservative" compares with the most urgent running request, '
-        'which is harder to beat; "aggressive" with the least urgent one.',
-        selecting(measure=lambda order, mode: order[-1 if mode == "conservative" else 0]),
+        "least_urgent_only",
+        "The candidate has to beat only its victim.",
+        "The candidate beats the victim, but not every other request that counts. The whole pass "
+        "is aborted, so the most urgent of them decides.",
+        selecting(incumbent=-1),
     ),
     Misconception(
-        "victim_is_the_incumbent",
-        "The incumbent is the victim.",
-        "The incumbent decides whether a request is preempted; the victim is the least urgent "
-        "running request in both modes.",
-        selecting(victim=lambda order, incumbent: incumbent.id),
+        "most_urgent_victim",
+        "The request that the candidate beats is the victim.",
+        "The most urgent request decides whether one is preempted; the victim is the least urgent.",
+        selecting(victim=lambda order: order[0].id),
     ),
     Misconception(
         "no_margin",
@@ -172,9 +162,7 @@ MISCONCEPTIONS = (
         "ties",
         "Of equal scores any one will do.",
         "Of two equal scores the lower id is the more urgent, so the victim has the higher one.",
-        selecting(
-            victim=lambda order, _: min(order, key=lambda each: (each.edf_score, each.id)).id
-        ),
+        selecting(victim=lambda order: min(order, key=lambda each: (each.edf_score, each.id)).id),
     ),
     Misconception(
         "minus_one",

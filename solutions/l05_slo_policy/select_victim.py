@@ -10,17 +10,15 @@ from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_policies import SloPolicies
-from nanogpt.slo.slo_view import SloView
 from nanogpt.slo.variants import BATCHED, ROUND_COST, starved
+from nanogpt.views.slo_view import SloView
 from solutions.l05_slo_policy._views import any_moments, seen
 from solutions.l05_slo_policy._wrong_victims import MISCONCEPTIONS
 
 # --- right answers ------------------------------------------------------------------------------
 
 
-def select_victim(
-    candidate: SloView, running: list[SloView], margin: float, mode: str
-) -> int | None:
+def select_victim(candidate: SloView, running: list[SloView], margin: float) -> int | None:
     """Return the id of the request to preempt for `candidate`, or None for no preemption."""
     # Compare the signs first, because the margin raises the bar only for positive scores: 1.2 times
     # -0.010 is -0.012, and a less urgent candidate with -0.011 would be above it.
@@ -28,31 +26,23 @@ def select_victim(
     eligible.sort(key=lambda runner: (-runner.edf_score, runner.id))
     if candidate.slack_us < 0 or not eligible:
         return None
-    incumbent = eligible[0] if mode == "conservative" else eligible[-1]
+    incumbent = eligible[0]
     if incumbent.slack_us < 0 or candidate.edf_score > margin * incumbent.edf_score:
         return eligible[-1].id
     return None
 
 
-def by_four_cases(
-    candidate: SloView, running: list[SloView], margin: float, mode: str
-) -> int | None:
-    can_go = [runner for runner in running if not runner.num_preemptions]
-    if not can_go:
+def by_each_claim(candidate: SloView, running: list[SloView], margin: float) -> int | None:
+    if candidate.slack_us < 0:
         return None
-    last = min(can_go, key=lambda runner: (runner.edf_score, -runner.id))
-    first = max(can_go, key=lambda runner: runner.edf_score)
-    incumbent = {"conservative": first, "aggressive": last}[mode]
-    match candidate.slack_us >= 0, incumbent.slack_us >= 0:
-        case False, _:
+    left = [runner for runner in running if not runner.num_preemptions]
+    for runner in left:
+        if runner.slack_us >= 0 and candidate.edf_score <= margin * runner.edf_score:
             return None
-        case True, False:
-            return last.id
-        case _:
-            return last.id if candidate.edf_score / margin > incumbent.edf_score else None
+    return min(left, key=lambda runner: (runner.edf_score, -runner.id)).id if left else None
 
 
-def by_loop(candidate: SloView, running: list[SloView], margin: float, mode: str) -> int | None:
+def by_loop(candidate: SloView, running: list[SloView], margin: float) -> int | None:
     first: SloView | None = None
     last: SloView | None = None
     for runner in sorted(running, key=lambda runner: runner.id):
@@ -62,20 +52,19 @@ def by_loop(candidate: SloView, running: list[SloView], margin: float, mode: str
             first = runner
         if last is None or runner.edf_score <= last.edf_score:
             last = runner
-    incumbent = last if mode == "aggressive" else first
-    if incumbent is None or last is None or candidate.is_doomed:
+    if first is None or last is None or candidate.is_doomed:
         return None
-    if incumbent.is_doomed:
+    if first.is_doomed:
         return last.id
-    return last.id if candidate.edf_score > incumbent.edf_score * margin else None
+    return last.id if candidate.edf_score / margin > first.edf_score else None
 
 
 # --- cases --------------------------------------------------------------------------------------
 
 
 def draw_call(name: str, args: Args) -> str:
-    candidate, running, margin, mode = args
-    lines = [f"{name}(candidate, running, margin={margin}, mode={mode!r})"]
+    candidate, running, margin = args
+    lines = [f"{name}(candidate, running, margin={margin})"]
     for role, view in (("candidate", candidate), *(("running", each) for each in running)):
         lines.append(
             f"{role} id={view.id}: slack_us={view.slack_us}, edf_score={view.edf_score:.4g}, "
@@ -87,16 +76,14 @@ def draw_call(name: str, args: Args) -> str:
 JUDGE = Comparison(
     select_victim,
     MISCONCEPTIONS,
-    "Go through the rules in turn: which requests are not immune, which of them is the incumbent, "
-    "is a request preempted, and which one is the victim?",
+    "Which running requests are not immune, does one of them forbid the preemption, and which one "
+    "is the least urgent?",
     evidence=any_moments(random.Random(5), 40),
 )
 
 
-def moment(
-    candidate: SloView, *running: SloView, margin: float = 1.2, mode: str = "conservative"
-) -> Args:
-    return candidate, list(running), margin, mode
+def moment(candidate: SloView, *running: SloView, margin: float = 1.2) -> Args:
+    return candidate, list(running), margin
 
 
 CANDIDATE, MIDDLE = seen(7, 50, 10), seen(7, 100, 10)
@@ -127,23 +114,21 @@ DOOMED = (
 )
 SEVERAL_RUNNERS = (
     moment(CANDIDATE, FAR, NEAR),
-    moment(CANDIDATE, NEAR, FAR, mode="aggressive"),
     moment(CANDIDATE, FAR, seen(2, 200, 150)),
     moment(CANDIDATE, seen(2, 200, 150), FAR),
     moment(MIDDLE, LATE, seen(2, 90, 50)),
-    moment(MIDDLE, seen(2, 90, 50), LATE, mode="aggressive"),
     moment(MIDDLE, LATE, seen(5, 40, -30)),
-    moment(MIDDLE, LATE, seen(5, 40, -30), mode="aggressive"),
     moment(CANDIDATE, FAR, seen(3, 400, 200)),
-    moment(CANDIDATE, seen(3, 400, 200), FAR, mode="aggressive"),
+    moment(CANDIDATE, seen(3, 400, 200), FAR),
+    moment(CANDIDATE, FAR, seen(9, 200, 150)),
 )
 IMMUNE = (
     moment(CANDIDATE, IMMUNE_FAR),
-    moment(CANDIDATE, IMMUNE_FAR, seen(6, 800, 500, preempted=2), mode="aggressive"),
+    moment(CANDIDATE, IMMUNE_FAR, seen(6, 800, 500, preempted=2)),
     moment(CANDIDATE, IMMUNE_NEAR, FAR),
-    moment(CANDIDATE, NEAR, IMMUNE_FAR, mode="aggressive"),
+    moment(CANDIDATE, NEAR, IMMUNE_FAR),
     moment(CANDIDATE, seen(3, 200, 150), IMMUNE_FAR),
-    moment(CANDIDATE, seen(3, 200, 150), IMMUNE_FAR, FAR, mode="aggressive"),
+    moment(CANDIDATE, seen(3, 200, 150), IMMUNE_FAR, FAR),
     moment(seen(7, 50, 10, preempted=1), FAR),
     moment(CANDIDATE, seen(3, 30, -9, preempted=1)),
 )
@@ -179,37 +164,27 @@ EXERCISE = Exercise(
     minutes=14,
     points=4,
     task=Task(
-        signature=(
-            "select_victim(candidate: slo.SloView, running: list[slo.SloView], margin: float, "
-            "mode: str) -> int | None"
-        ),
+        signature="select_victim(candidate: slo.SloView, running: list[slo.SloView], "
+        "margin: float) -> int | None",
         rules=(
-            "`running` are the requests that run now, in any order; the list may be empty. Leave "
-            "out the immune ones first: those with `num_preemptions` above 0.",
-            "A higher `edf_score` is more urgent. Of two equal scores, the request with the lower "
-            "`id` is more urgent.",
-            "Of the remaining requests, the incumbent is the most urgent if `mode` is "
-            '"conservative", the least urgent if it is "aggressive".',
-            "A request with a `slack_us` below 0 is doomed. Its `edf_score` is negative.",
-            "If the candidate is doomed, nothing is preempted. If only the incumbent is doomed, a "
-            "request is preempted.",
-            "If neither is doomed, a request is preempted if the candidate's score is more than "
-            "`margin` times the incumbent's. `margin` is at least 1.",
-            "The victim is the least urgent of the remaining requests in both modes; it may be the "
-            "incumbent itself. Returns its `id`, or None for no preemption. `running` must not be "
-            "changed.",
+            "`running` are the requests of the pass that runs now, in any order. Those with "
+            "`num_preemptions` above 0 are immune and do not count; perhaps none is left.",
+            "Preempt only if the candidate can still meet its deadline (`slack_us` of 0 or more), "
+            "and only if its `edf_score` is more than `margin` times the score of every request "
+            "that counts and can still meet its own deadline.",
+            "Return the `id` of the least urgent request that counts, or None for no preemption. "
+            "Of two equal scores, the request with the lower `id` is more urgent. `running` must "
+            "not be changed.",
         ),
-        args=(seen(7, 50, 10), [seen(5, 400, 300), seen(3, 100, 30)], 1.2, "conservative"),
-        call='select_victim(candidate, running, 1.2, "conservative")\n'
+        args=(seen(7, 50, 10), [seen(5, 400, 300), seen(3, 100, 30)], 1.2),
+        call="select_victim(candidate, running, 1.2)\n"
         "candidate: id 7, slack 10 ms, edf_score 0.02\n"
         "running:   id 5, slack 300 ms, edf_score 0.0025\n"
         "           id 3, slack 30 ms, edf_score 0.01\n"
         "None of them was preempted before.",
         steps=(
-            "Neither 5 nor 3 is immune, so both count.",
-            "The mode is conservative: the incumbent is 3, the more urgent of the two.",
-            "Candidate and incumbent both have time to spare, so their scores are compared: 0.02 "
-            "is more than 1.2 times 0.01.",
+            "Neither 5 nor 3 is immune, and both can meet their deadlines. So can the candidate.",
+            "Its score of 0.02 is more than 1.2 times 0.0025 and more than 1.2 times 0.01.",
             "So a request is preempted: 5, the less urgent of the two.",
         ),
         result=5,
@@ -217,20 +192,19 @@ EXERCISE = Exercise(
     hints=(
         "Multiply a score of -0.010 by 1.2. Is the result higher or lower? So what do you have to "
         "know before you use the margin?",
-        "Leave out the immune requests first. Then there are four cases, the candidate and the "
-        "incumbent each doomed or not: write down what happens in each. Only one of them needs the "
-        "margin.",
-        "Sort the requests that are not immune once: highest score first, lowest id first among "
-        "equals. The incumbent is the first or the last of that list, depending on the mode; the "
-        "victim is always the last.",
+        "Three questions end in None: can the candidate be in time, does any running request "
+        "count, and does one of those that can be in time score too high?",
+        "Keep the requests that are not immune in a list. Return None if the candidate's slack is "
+        "below 0 or the list is empty. Compare scores only with those whose slack is not below 0. "
+        "The victim is the minimum by `(edf_score, -id)`.",
     ),
-    right=(select_victim, by_four_cases, by_loop),
+    right=(select_victim, by_each_claim, by_loop),
     misconceptions=MISCONCEPTIONS,
     draw_call=draw_call,
     checks=(
         ("one running request", JUDGE.on(*ONE_RUNNER)),
         ("doomed requests", JUDGE.on(*DOOMED)),
-        ("several running requests, two modes", JUDGE.on(*SEVERAL_RUNNERS)),
+        ("several running requests", JUDGE.on(*SEVERAL_RUNNERS)),
         ("a long prompt among urgent ones", long_prompt),
         ("immune requests", JUDGE.on(*IMMUNE)),
         ("any moment", JUDGE.on_drawn(lambda rng: any_moments(rng, 60))),
@@ -251,9 +225,8 @@ EXERCISE = Exercise(
         "if candidate.edf_score > margin * incumbent.edf_score:": BEATEN_ANYWAY,
         "select_victim(): if incumbent.slack_us < {0 => -1} or candidate.edf_score > "
         "margin * incumbent.edf_score:": BEATS_THE_DOOMED,
-        "by_four_cases(): match (candidate.slack_us >= 0, incumbent.slack_us >= {0 => -1}):": (
-            BEATS_THE_DOOMED
-        ),
+        "by_each_claim(): if runner.slack_us >= {0 => -1} and candidate.edf_score <= margin * "
+        "runner.edf_score:": BEATS_THE_DOOMED,
         "by_loop(): if first is None or runner.edf_score {> => >=} first.edf_score:": (
             "of the most urgent request only the score matters"
         ),

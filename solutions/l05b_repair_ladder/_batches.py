@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from course.checks.comparing import not_a_list
 from course.exercise import Misconception
-from nanogpt.slo.slo_view import SloView
+from nanogpt.views.slo_view import SloView
 
 Batch: TypeAlias = Callable[..., list[int]]
 

@@ -8,7 +8,7 @@ from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.task import Task
 from nanogpt.slo.slo_policies import REFERENCE
-from nanogpt.slo.slo_view import SloRequest, SloView
+from nanogpt.views.slo_view import SloRequest, SloView
 from solutions.l05_slo_policy._views import seen
 from solutions.l05b_repair_ladder._batches import MISCONCEPTIONS
 
@@ -176,12 +176,11 @@ EXERCISE = Exercise(
         "c: float, max_batch_tokens: int, slack_reserve: float) -> list[int]",
         rules=(
             "A pass over n tokens is predicted to take a * n + c microseconds, and all its "
-            "requests finish when it ends. Each request adds the `tokens` that it still has to "
-            "compute.",
+            "requests finish when it ends. n is the sum of the requests' `tokens`, which they "
+            "still have to compute.",
             "`candidate` is the most urgent waiting request, and `waiting` are the others, most "
             "urgent first. Add them one by one while the batch keeps two limits:",
-            "All requests together, the candidate included, have at most `max_batch_tokens` "
-            "tokens.",
+            "The sum of `tokens`, the candidate's included, is at most `max_batch_tokens`.",
             "When the pass ends, the candidate still has at least `slack_reserve` times its SLO "
             "(`slo_us`) until its deadline, which is `time_to_deadline_us` away now.",
             "Stop at the first request that does not fit, so that no later one overtakes it.",

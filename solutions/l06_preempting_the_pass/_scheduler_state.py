@@ -8,7 +8,7 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, a_kind
 from course.format_values import show
 from nanogpt.preemption.cleanup import admission_problem, rollback_step
-from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.views.scheduler_state import SchedulerState
 
 FIELDS = ("running", "waiting", "kv", "previous_step", "admit_next")
 

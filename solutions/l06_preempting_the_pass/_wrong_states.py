@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.preemption.cleanup import rollback_step
-from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.views.scheduler_state import SchedulerState
 from solutions.l06_preempting_the_pass._scheduler_state import misfit
 
 Field: TypeAlias = Callable[[SchedulerState, list[int], int | None], Any]

@@ -8,7 +8,7 @@ from course.checks.comparing import Args, Result, those_of
 from course.exercise import Exercise
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
-from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.views.scheduler_state import SchedulerState
 from solutions.l06_preempting_the_pass._scheduler_state import (
     FIELDS,
     any_states,

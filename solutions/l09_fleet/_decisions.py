@@ -7,7 +7,7 @@ from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.harness import Failure
 from nanogpt.fleet.decisions import route
-from nanogpt.fleet.fleet_views import FleetSnapshot
+from nanogpt.views.fleet_views import FleetSnapshot
 from solutions.l09_fleet._policies import pairs, reference
 
 Decision = tuple[int, int] | None

@@ -8,7 +8,7 @@ from course.calling.errors import shortened
 from course.checks.fleet_loads import Load
 from course.format_values import show, show_call
 from course.harness import Rows
-from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
+from nanogpt.views.fleet_views import FleetSnapshot, WaitingView, WorkerView
 
 
 def draw_snapshot(name: str, snapshot: FleetSnapshot) -> str:

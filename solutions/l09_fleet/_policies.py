@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nanogpt.fleet.decisions import route
-from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
+from nanogpt.views.fleet_views import FleetSnapshot, WaitingView, WorkerView
 
 
 def has_room(request: WaitingView, worker: WorkerView) -> bool:

@@ -7,7 +7,7 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.fleet.decisions import route, source_score
-from nanogpt.fleet.fleet_views import WorkerView
+from nanogpt.views.fleet_views import WorkerView
 
 
 def smallest(rank: Callable[[WorkerView, int], Any]) -> Callable[..., int]:

@@ -10,7 +10,7 @@ from course.checks.fleet_loads import NUM_REQUESTS, Load
 from course.exercise import Misconception
 from course.harness import Ask, Failure
 from nanogpt.experiments.paired_statistics import Estimate, paired
-from nanogpt.fleet.fleet_views import FleetSnapshot
+from nanogpt.views.fleet_views import FleetSnapshot
 from solutions.l09_fleet._moments import ANY_PAIR, draw_decision, example
 from solutions.l09_fleet._policies import first_by, is_lost, pairs, reference
 from solutions.l09_fleet._serving import Served, serve, serve_by_fifo

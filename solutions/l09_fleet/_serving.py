@@ -13,8 +13,8 @@ from course.checks.fleet_loads import FLEET, Load
 from course.exercise import Adapted
 from course.harness import Failure
 from nanogpt.fleet.fleet_policies import FleetPolicies
-from nanogpt.fleet.fleet_views import FleetSnapshot
 from nanogpt.fleet.simulation import Simulation
+from nanogpt.views.fleet_views import FleetSnapshot
 from solutions.l09_fleet._decisions import illegal, pair_of
 from solutions.l09_fleet._policies import has_room, is_lost
 

@@ -38,8 +38,14 @@ def newest_until_the_end(committed: list[bytes], sent: int, is_done: bool) -> li
     return [] if is_done else [piece.decode(errors="replace") for piece in committed[-1:]]
 
 
-def counted_in_bytes(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
-    return stream_delta([b"".join(committed)[sent:]], 0, is_done)
+def counted_in_bytes(decode: Decode) -> Any:
+    """Decode only what stands behind the first `sent` bytes."""
+
+    def answer(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+        text = decode(b"".join(committed)[sent:], is_done)
+        return [text] if text else []
+
+    return answer
 
 
 def token_by_token(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
@@ -154,7 +160,12 @@ MISCONCEPTIONS = (
         "A character is a byte.",
         "`sent` counts characters, and some have several bytes. Decode first, then leave out the "
         "characters that were sent.",
-        counted_in_bytes,
+        counted_in_bytes(decoded),
+        same_result=(
+            counted_in_bytes(
+                lambda data, is_done: data.decode(errors="replace" if is_done else "ignore")
+            ),
+        ),
     ),
     Misconception(
         "again_after_preemption",

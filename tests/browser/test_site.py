@@ -224,7 +224,7 @@ def test_a_control_chooses_among_figures_and_waits_where_they_wait_for_a_predict
     label = figure.get_by_role("img").get_attribute("aria-label")
     assert "a window of 32: 32 at 0, 0 at 54" in label
     page = look("l05b_repair_ladder", from_server=True)
-    group = page.get_by_role("group", name="Compare the first rung with")
+    group = page.get_by_role("group", name="Compare arrival order with")
     expect(group).to_have_count(0)
     question = page.locator(".sn-prediction[data-key='l05.visible']")
     question.get_by_role("button", name="Show me").click()

@@ -18,7 +18,7 @@ from course.calling.processes import START_METHOD, Starter, own_starter
 from course.progress import work_folder
 
 pytestmark = pytest.mark.process
-HEAD = "import os, sys, time\n\n\ndef next_inputs(tokens, num_cached):\n"
+HEAD = "import os, sys, time\n\n\ndef next_inputs(tokens, cached):\n"
 BODIES = {
     "return sum(range(10**12))": ("timeout", "took longer than 1 s of computing"),
     "os._exit(0)": ("crashed", "ended the whole Python process (`os._exit`?)"),
@@ -26,7 +26,10 @@ BODIES = {
     "time.sleep(600)": ("timeout", "had not finished after 4 s, nearly all of it waiting"),
     "sys.exit(0)": ("raised", "raised SystemExit on its line 2"),
 }
-RIGHT = "return tokens[num_cached:]"
+RIGHT = """n = 0
+    while n < min(len(cached), len(tokens) - 1) and tokens[n] == cached[n]:
+        n += 1
+    return tokens[n:]"""
 
 
 @pytest.fixture(params=["as here", "spawn"], scope="module")
@@ -80,10 +83,11 @@ def test_the_grader_goes_on_to_the_next_submission_also_without_a_sandbox(
     for name in ("_CALL_LIMIT_S", "_ALL_CALLS_LIMIT_S", "_ALL_CALLS_WALL_S"):
         monkeypatch.setattr(harness, name, getattr(harness, name) / 4)
     handed_in = tmp_path / "in"
-    handed_in.mkdir()
+    for name in ("Ada", "Ben"):
+        (handed_in / name).mkdir(parents=True)
     kills = next(each for each in RESOURCE if each.name == "kill the parent")
-    (handed_in / "Ada_l01.py").write_text(kills.text)
-    (handed_in / "Ben_l00.py").write_text(f"{HEAD}    {RIGHT}\n")
+    (handed_in / "Ada" / "l01.py").write_text(kills.text)
+    (handed_in / "Ben" / "l00.py").write_text(f"{HEAD}    {RIGHT}\n")
     out = str(tmp_path / "out")
     assert main(["grade", str(handed_in), "--out", out, "--workers", "1", "--unsafe"]) == 0
     book = (tmp_path / "out" / "gradebook.csv").read_text()

@@ -1,5 +1,8 @@
 """The engine's loop on a lesson's page."""
 
+import html
+import re
+
 import pytest
 
 from course import progress
@@ -19,10 +22,19 @@ def test_every_policy_of_an_exercise_stands_at_one_line_of_the_loop():
         assert sum(piece in line for line in LINES) == 1, piece
 
 
-def test_the_loop_is_the_source_with_one_line_lit():
-    page = engine_loop("self._plan(")._repr_html_()
-    assert page.count("<mark>") == 1
-    assert "<mark><code>    plan = self._plan(candidates)\n</code></mark>" in page
+def test_the_loop_is_the_source_with_one_line_lit_and_unfolds():
+    def lines_of(text: str) -> list[str]:
+        codes = re.findall(r"<code>(.*?)\n?</code>", text, re.DOTALL)
+        return [html.unescape(re.sub(r"<.*?>", "", each)).strip("\n") for each in codes]
+
+    excerpt, _, rest = engine_loop("self._plan(")._repr_html_().partition("<details>")
+    for shown in (excerpt, rest):
+        assert shown.count("<mark>") == 1
+        assert lines_of(shown.partition("<mark>")[2])[0] == "    plan = self._plan(candidates)"
+    assert len(lines_of(excerpt)) == 11 and lines_of(rest) == LINES
+    assert '<span class="sng-k">if</span>' in excerpt
+    whole = engine_loop("self._plan(", whole=True)._repr_html_()
+    assert "<details>" not in whole and lines_of(whole) == LINES
     with pytest.raises(ValueError, match=r"0 lines of the loop have 'self\.think'"):
         engine_loop("self.think")
 

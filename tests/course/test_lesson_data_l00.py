@@ -1,51 +1,32 @@
 """Behind lesson 0: what it says of two answers, steps that no run takes, and its numbers."""
 
 import pytest
-import torch
 from answers import worked
 from support import ROOT
 
 from course.lesson_data.l00_batching import batching_side, engine_finish_steps, step_costs
-from course.lesson_data.l00_kv_cache import Cache, your_text
-from nanogpt import encode, load_model
+from course.lesson_data.l00_kv_cache import your_text
+from course.registry import exercise
+from nanogpt import load_model
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
 from nanogpt.figures.drawing import named_curves, points_of
 
 next_inputs, cached_attention = worked("l00.next_inputs"), worked("l00.cached_attention")
 LESSON = (ROOT / "lessons" / "l00_kv_cache.py").read_text(encoding="utf-8")
-PROMPT = encode("ROMEO:\nBut soft, what light through yonder window ")
-
-
-def write(model, prompt, max_new_tokens, next_inputs, cached_attention):
-    """As the lesson's own cell does it."""
-    cache = Cache(cached_attention)
-    tokens, num_cached, all_logits = list(prompt), 0, []
-    while len(tokens) < len(prompt) + max_new_tokens:
-        for token in next_inputs(tokens, num_cached):
-            logits = cache.feed(model, token, position=num_cached)
-            num_cached += 1
-        all_logits.append(logits)
-        tokens.append(int(logits.argmax()))
-    return tokens[len(prompt) :], torch.stack(all_logits)
-
-
-def only_new_letters(tokens, num_cached):
-    return [token for token in tokens if token not in tokens[:num_cached]]
+PROMPTS = [f"ROMEO:\nBut soft, what light through yonder {word} " for word in ("window", "garden")]
 
 
 @pytest.mark.process
-def test_two_answers_write_the_oracle_s_text_and_the_one_that_writes_another_is_named():
-    said = your_text(write, PROMPT, next_inputs, cached_attention)
-    assert "**Your two functions wrote this text.**" in said
-    said = your_text(write, PROMPT, only_new_letters, cached_attention)
-    assert "the oracle writes another" in said
-    assert "The difference comes from `next_inputs`, " in said
-
-    def nothing(tokens, num_cached):
-        return tokens[len(tokens) :]
-
-    said = your_text(write, PROMPT, nothing, cached_attention)
-    assert said.startswith("The run stopped: your write raised UnboundLocalError on its line 9")
+def test_two_answers_write_the_oracle_s_texts_and_feed_only_what_was_edited(notebooks):
+    write = notebooks.solved("l00_kv_cache").names["generate_with_cache"]
+    said = your_text(write, PROMPTS, next_inputs, cached_attention)
+    assert said.startswith("**Your two functions wrote these texts.**")
+    assert "They fed 89 tokens for the first text and 46 for the second, which takes 89 " in said
+    counts_only = exercise("l00.next_inputs").misconceptions[3].written[0]
+    said = your_text(write, PROMPTS, counts_only, cached_attention)
+    assert "but the oracle writes others" in said
+    said = your_text(write, PROMPTS, lambda tokens, cached: [], cached_attention)
+    assert said.startswith("The run stopped: your ")
 
 
 def rows_of(heading: str) -> list[list[str]]:

@@ -6,7 +6,7 @@ import pytest
 from answers import attempted
 from notebooks import ROOT
 
-from course.lesson_data import l02_exhibits, l02_posts, l02_scheduler, l02b_waiting
+from course.lesson_data import l02_exhibits, l02_scheduler, l02b_waiting
 from course.lesson_data.plan_only import plan_engine
 from nanogpt import Engine, EngineConfig, Policies, Request, generate, load_model
 from nanogpt.figures.drawing import named_curves, points_of
@@ -26,18 +26,6 @@ def test_the_heap_is_ranked_by_the_learners_key_and_by_the_reference_where_that_
     assert unwritten[0] == broken[0]
     assert mine[1] == "Ranked by your sort_key"
     assert mine[0][0]["entry"]["key"] == [-2, 0]
-
-
-def test_the_posts_tests_pass_on_the_reference_and_fail_where_a_text_is_started_over():
-    exact = load_model().double()
-    tests = l02_posts.post_tests(exact, Policies())
-    assert [test.passed for test in tests] == [True] * 4
-    wrong = Policies(requeue=l02_exhibits.start_over, choose_victim=l02_exhibits.oldest)
-    tests = l02_posts.post_tests(exact, wrong)
-    assert [test.passed for test in tests[:2]] == [True, True]
-    assert not all(test.passed for test in tests[2:])
-    said = l02_posts.tests_table(exact, Policies(sort_key=lambda *_: 1 / 0))
-    assert said.startswith("The tests stopped: ")
 
 
 def test_romeo_is_computed_again_and_its_text_stays():

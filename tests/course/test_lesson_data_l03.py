@@ -1,5 +1,7 @@
 """Behind lessons 3 and 3b: what is drawn of the learner's functions, the numbers of the prose."""
 
+import functools
+
 import pytest
 import torch
 from answers import attempted, worked
@@ -8,7 +10,9 @@ from notebooks import Notebooks
 from course.lesson_data import l03_batch, l03_exhibits, l03b_packing
 from course.lesson_data.l01_chunks import SOLILOQUY
 from nanogpt import Engine, EngineConfig, Policies, Request, encode, load_model
+from nanogpt.figures.drawing import points_of
 from nanogpt.policies import fusing
+from solutions.l03b_packing._blocks import partial
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +58,41 @@ def test_packed_is_never_slower_and_padding_costs_what_lesson_3b_says(notebooks:
     forwards = [each for step in runs["gpu", 256, "one, padded"].steps for each in step.forwards]
     widest = max(forwards, key=lambda each: each.computed_tokens)
     assert (widest.computed_tokens, widest.useful_tokens) == (1600, 207)
+    charged = [l03_batch.cost_ms(l03_batch.GPU, *each) for each in ((7,), (200,), (207,), (1600,))]
+    assert [round(ms, 1) for ms in charged] == [5.3, 6.9, 7.1, 51.7]
+    assert (l03_batch.GPU.floor_us / l03_batch.GPU.token_us, l03_batch.GPU.fixed_us) == (150, 500)
     limits = {machine: [longest_chunk(clock, n) for n in (1, 4, 32)] for machine, clock in CLOCKS}
     assert list(limits.values()) == [[165, 63, 9], [16, 4, 1]]
+
+
+def test_a_merge_is_one_softmax_over_the_keys_of_all_blocks_even_where_a_head_sees_none():
+    merge = worked("l03.merge_attention")
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(3, 12, generator=generator, dtype=torch.float64) * 400  # (H, S)
+    scores[0], scores[1, 4:] = -torch.inf, -torch.inf
+    values = torch.randn(3, 12, 5, generator=generator, dtype=torch.float64)  # (H, S, D)
+    wanted = (scores[1:].softmax(1)[:, None] @ values[1:])[:, 0]
+    for cuts in ((4, 4, 4), (1, 11), (0, 7, 0, 5)):
+        pieces = zip(scores.split(cuts, 1), values.split(cuts, 1), strict=True)
+        out, top, total = functools.reduce(
+            lambda a, b: merge(*a, *b), [partial(*p) for p in pieces]
+        )
+        torch.testing.assert_close(out[1:], wanted)
+        assert (out[0].tolist(), total[0]) == ([0.0] * 5, 0.0)
+        torch.testing.assert_close(top[1:] + total[1:].log(), scores[1:].logsumexp(1))
+
+
+@pytest.mark.process
+def test_merges_are_drawn_beside_one_softmax_and_a_broken_one_is_said(exact):
+    chart = l03b_packing.merge_chart(
+        exact, attempted("l03.merge_attention", worked("l03.merge_attention"))
+    )
+    mine, right = ([points_of(line) for line in axes.get_lines()] for axes in chart.axes)
+    assert len(mine) == len(right) == 4
+    for ours, theirs in zip(mine, right, strict=True):
+        assert [y for _, y in ours] == pytest.approx([y for _, y in theirs])
+    broken = attempted("l03.merge_attention", lambda *blocks: None)
+    assert "its check says why" in l03b_packing.merge_chart(exact, broken)
 
 
 CLOCKS = l03b_packing.MACHINES.items()

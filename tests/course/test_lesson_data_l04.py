@@ -4,6 +4,7 @@ import pytest
 from answers import attempted
 from notebooks import Notebooks
 
+from course.lesson_data import l04b_heads, l04b_readings
 from course.lesson_data.l04_exhibits import kept_by, padded_entries
 from course.lesson_data.l04_window import drawn_masks, grown, storage_story
 from nanogpt import load_model
@@ -69,6 +70,10 @@ def test_what_lesson_4b_measures_is_what_it_says(notebooks: Notebooks):
     assert own == pytest.approx(home, abs=0.05)
     assert other - own > 0.4 and foreign - home > 0.4
     young = visit.table("teacher-forced agreement")["120 steps"]
-    assert young[0] > "70%" and abs(float(young[5])) < 0.02
+    assert young[0] > "70%" and abs(float(young[5])) < 0.02 and young[6].startswith("5% →")
+    model = load_model()
+    assert l04b_readings.recall(model, 16) == 0.5  # 90 characters are beyond 4 x 16 positions
+    full, _, fresh = l04b_heads.seventeen(model, 16)
+    assert fresh - full == pytest.approx(0.07, abs=0.005)
     kept = {what: float(loss[0]) for what, loss in visit.table("heaviest").items()}
     assert kept["the last 16 and the 16 heaviest"] * 2 < kept["the last 32"]

@@ -10,9 +10,9 @@ from nanogpt.experiments.fleet_comparison import compare
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST, decode_us
 from nanogpt.fleet.decisions import source_score
 from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
-from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
+from nanogpt.views.fleet_views import WorkerView
 
 WORDS = " ".join((ROOT / "lessons" / "l09_fleet.py").read_text(encoding="utf-8").split())
 WORDS = WORDS.replace('" "', "")

@@ -1,6 +1,7 @@
 """Answers carried from a learner's old copy of a lesson into the new one, with what they use."""
 
 import ast
+import importlib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from notebooks import STEMS
 from support import ROOT
 from tiers import examples, some
 
+from course.moves import MODULES
 from course.source.cutting import read_cells, read_notebook
 from course.source.indentation import dedent, indent
 from course.source.merge_answers import carry
@@ -301,3 +303,11 @@ def test_an_update_of_any_lesson_brings_every_answer_with_what_it_uses(stem: str
         assert set(found.functions) == set(names)
         for name, function_ in found.functions.items():
             assert function_(*[None] * function_.__code__.co_argcount) == (name, 3)
+
+
+def test_what_imports_a_module_under_its_old_name_finds_it_under_todays():
+    for old, new in MODULES.items():
+        assert importlib.import_module(new).__doc__
+        mine = notebook(function("plan", f"    from {old} import x\n    return x"))
+        carried = carry(mine, NEW)
+        assert f"from {new} import x" in carried.text and old not in carried.text

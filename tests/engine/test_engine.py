@@ -23,15 +23,15 @@ from fakes import (
 from lockstep import arrivals_of, text_of
 
 from nanogpt.clock import LARGE_GPU, CostClock
-from nanogpt.config import EXECUTORS, EngineConfig
+from nanogpt.config import EXECUTORS, EngineConfig, TimedKey
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.planning import Plan, plan_step
 from nanogpt.policies import Policies
-from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
+from nanogpt.views.request_view import RequestView
 
 ALL = pytest.mark.parametrize("executor", EXECUTORS)
 

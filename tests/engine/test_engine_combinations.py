@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import arrivals_of, decisions, watched, workloads
 
-from nanogpt.config import EXECUTORS, EngineConfig
+from nanogpt.config import EXECUTORS, EngineConfig, TimedKey
 from nanogpt.policies import Policies
-from nanogpt.policy_views import TimedKey
 
 SHUFFLED = TimedKey(lambda request, step: ((request.id * 7919 + step * 104729) % 101,))
 

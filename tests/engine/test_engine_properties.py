@@ -31,7 +31,7 @@ from lockstep import arrivals_of, workloads
 
 from course.lesson_data.l01_chunks import one_tiny_layer
 from course.lesson_data.plan_only import PlanOnlyExecutor, plan_engine
-from nanogpt.config import EngineConfig
+from nanogpt.config import EngineConfig, TimedKey
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
@@ -39,8 +39,8 @@ from nanogpt.outputs import ModelOutput, Row
 from nanogpt.planning import Plan, plan_step
 from nanogpt.policies import Policies
 from nanogpt.policies.queueing import choose_victim
-from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.trace import RequestRecord, Trace
+from nanogpt.views.request_view import RequestView
 
 Workload = tuple[list[Ask], EngineConfig]
 

@@ -27,8 +27,9 @@ from nanogpt import (
     scheduled_generate,
 )
 from nanogpt.clock import CostClock
-from nanogpt.policy_views import RequestView, TimedKey
+from nanogpt.config import TimedKey
 from nanogpt.validate import PolicyError
+from nanogpt.views.request_view import RequestView
 
 Call = Callable[[Engine], object]
 

@@ -12,6 +12,7 @@ from nanogpt.block_pool import BlockPool
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.policies import Policies
+from nanogpt.policies.blocks import longest_match
 
 PRIORITY: dict[str, Any] = {"policy": "priority", "preempt_to_admit": True}
 BLOCKS: dict[str, Any] = {"block_size": 4, "max_kv_tokens": 400}
@@ -53,6 +54,25 @@ def test_a_step_costs_the_same_however_many_wait(settings: dict[str, Any]):
         return calls_of(lambda: [engine.step() for _ in range(5)])
 
     assert five_steps(800) < 1.1 * five_steps(40)
+
+
+def test_a_request_s_blocks_are_looked_up_once_in_a_step():
+    calls: list[int] = []
+
+    def spy(*asked: Any) -> tuple[list[int], int]:
+        calls.append(asked[2])
+        return longest_match(*asked)
+
+    config = EngineConfig(32, **BLOCKS, share_prefixes=True)
+    engine = Engine(fake_model(), config, Policies(longest_match=spy), make_executor=OneText().bind)
+    for i in range(9):
+        [(_, request)] = one_text([(0, fake_request(i, 20, 9))])
+        engine.submit(request)
+    while num_waiting := len(engine.scheduler.waiting):
+        calls.clear()
+        engine.step()
+        assert len(calls) <= num_waiting
+    assert engine.steps[-1].prefix_hits
 
 
 def test_a_block_is_taken_at_the_same_cost_from_any_number_of_cached_ones():

@@ -16,8 +16,10 @@ from tiers import examples
 
 from nanogpt import Engine, EngineConfig, Policies, Request
 from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.config import EXECUTORS, ModelConfig
-from nanogpt.policy_views import TimedKey
+from nanogpt.config import EXECUTORS, ModelConfig, TimedKey
+from nanogpt.slo import variants
+from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
+from nanogpt.slo.prefill_simulation import simulate
 
 NUMBERS = [
     math.inf, -math.inf, math.nan, 1e300, -1e300, -0.0, 5e-324, 3.0, 10**400, -(10**400), 10**5000,
@@ -29,6 +31,7 @@ ENGINES = [
     EngineConfig(8, sliding_window=8, kv_storage="evict", executor="single_mask"),
 ]
 SETTINGS = [f.name for f in fields(EngineConfig)]
+LOAD: dict[str, Any] = {"seed": 0, "requests_per_s": 4, "duration_s": 2}
 REQUEST: dict[str, Any] = {"id": 0, "prompt_tokens": [1, 2, 3], "max_new_tokens": 3}
 
 
@@ -38,6 +41,12 @@ def serve(
     arrivals = [(arrival, Request(**REQUEST | dict(request))), (0, Request(1, [4] * 9, 3))]
     trace = Engine(tiny_model(), config, **made).run(arrivals, max_steps=60)
     json.dumps(trace.to_json(), allow_nan=False)
+
+
+def prefill(cost: PrefillCost = POST_COST, **arrival: Any) -> None:
+    usual = {"id": 0, "arrival_us": 0, "tokens": 900, "urgent": False, "slo_us": 10**6}
+    first = Arrival(**usual | arrival)
+    simulate([first, Arrival(1, 50_000, 100, True, 10**5)], variants.SUSPENDED, cost)
 
 
 def with_number(policy: Callable[..., Any], place: int, number: Any) -> Callable[..., Any]:
@@ -66,11 +75,19 @@ def borders(number: Any, config: EngineConfig, place: int) -> dict[str, Callable
         **{f.name: lambda f=f: serve(request={f.name: number}) for f in fields(Request) if f.init},
         **{n: lambda n=n, o=o: serve(EngineConfig(**o | {n: number})) for n, o in set_one.items()},
         **{f.name: lambda f=f: ModelConfig(**{f.name: number}) for f in fields(ModelConfig)},
+        **{n: lambda n=n: prefill(**{n: number}) for n in ("id", "arrival_us", "tokens", "slo_us")},
+        **{n: lambda n=n: two_tier_load(**LOAD | {n: number}) for n in LOAD},
+        "num_layers": lambda: prefill(replace(POST_COST, num_layers=number)),
+        "request_us": lambda: prefill(replace(POST_COST, request_us=number)),
         **{
-            f.name: lambda f=f: serve(
-                clock=CostClock(replace(SERVER_CPU, **{f.name: number}))
+            f"{which} {f.name}": lambda f=f, run=run: run(
+                replace(SERVER_CPU, **{f.name: number})
             )
             for f in fields(SERVER_CPU)[2:]
+            for which, run in (
+                ("clock", lambda model: serve(clock=CostClock(model))),
+                ("prefill", lambda model: prefill(PrefillCost(model, 80))),
+            )
         },
         **{
             f.name: lambda f=f: serve(

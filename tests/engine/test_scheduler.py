@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from fakes import fake_request
 
+from nanogpt.config import TimedKey
 from nanogpt.outputs import Requeue
 from nanogpt.policies.queueing import requeue
-from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.post_engine import Scheduler
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
+from nanogpt.views.request_view import RequestView
 
 
 def waiting_ids(scheduler: Scheduler) -> list[int]:

@@ -16,7 +16,6 @@ from lockstep import assert_holds_the_right_kv
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_metrics import request_metrics
-from nanogpt.extensions import Drafter
 from nanogpt.model import GPT
 from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.posts.oracle import generate
@@ -258,7 +257,7 @@ def test_a_draft_that_is_missing_no_law_or_cannot_be_verified_is_refused():
 def test_another_drafter_guesses_within_the_vocabulary_and_the_context(
     drafts: tuple[int, ...], why: str
 ):
-    class Guesses(Drafter):
+    class Guesses:
         def propose(self, planned: Any, running: Any, kv: Any) -> dict[int, tuple[int, ...]]:
             return {request.id: drafts for request, _ in planned if request.status == "active"}
 

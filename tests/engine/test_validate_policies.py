@@ -15,8 +15,8 @@ from nanogpt.policies.fusing import full_mask, pack, prepare_inputs, split_kv
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import visible, window_mask
 from nanogpt.policies.validate_policies import ANSWERS
-from nanogpt.policy_views import CachedBlock, RequestView
 from nanogpt.validate import PolicyError, validated
+from nanogpt.views.request_view import CachedBlock, RequestView
 from nanogpt.window.window_store import mask_of_pairs
 from nanogpt.window.windowed_kv_cache import indices_of
 

@@ -35,7 +35,7 @@ OWN: dict[str, tuple[ModuleType, ...]] = {
     "l04": (sliding_window,), "l05": (policy,), "l06": (agreement, cleanup), "l07": (blocks,),
     "l08": (acceptance,), "l09": (decisions,), "l10": (server_policies,),
 }  # fmt: skip
-NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", SCORED}
+NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", "l03.merge_attention", SCORED}
 
 
 @pytest.mark.process

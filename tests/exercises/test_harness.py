@@ -15,11 +15,11 @@ from course.calling.answers import answering
 from course.calling.jobs import call
 from course.calling.results import Opaque
 from course.calling.values import plain
-from course.format_values import expected_and_got, show, show_call
+from course.format_values import brief, expected_and_got, show, show_call
 from course.harness import Failure, run_checks
 from course.report import Report
 from course.same_values import like, same
-from nanogpt.policy_views import RequestView
+from nanogpt.views.request_view import RequestView
 
 process = pytest.mark.process
 
@@ -232,6 +232,16 @@ def test_values_are_the_same_by_what_they_say(a, b, same_result):
 )
 def test_a_value_takes_the_types_that_are_wanted_where_it_may(value, wanted, plainly):
     assert repr(like(value, wanted)) == repr(plainly)
+
+
+def test_a_changed_tensor_of_many_dimensions_is_told_by_its_first_other_cell():
+    before = torch.arange(12.0).view(2, 3, 2) / 4
+    after = before.clone()
+    after[1, 0, 1:] += 2**-12
+    told = "float32 tensor of shape (2, 3, 2), with {} at [1, 0, 1]"
+    assert brief(before, after) == told.format(1.75)
+    assert brief(after, before) == told.format(1.75 + 2**-12)
+    assert brief(before, before) == show(before)
 
 
 # --- what calls have to do with each other --------------------------------------------------------

@@ -56,15 +56,15 @@ def test_a_report_of_nothing_run_has_no_tally(status, words):
 
 def test_a_task_s_card_says_signature_rules_and_a_worked_case():
     contract = Task(
-        "next_inputs(tokens: list[int], num_cached: int) -> list[int]",
-        ("`tokens` are all of them, so 0 <= `num_cached` < their number.",),
-        ([5, 7], 1),
+        "next_inputs(tokens: list[int], cached: list[int]) -> list[int]",
+        ("`tokens` are all of them, so 0 <= len(`cached`) < their number.",),
+        ([5, 7], [5]),
         [7],
     )
     card = TaskCard(replace(exercise("l00.next_inputs"), task=contract), "0.1")._repr_html_()
     assert f"Exercise 0.1 · {exercise('l00.next_inputs').title}</h3>" in card
-    assert "about 3 minutes" in card
-    assert "next_inputs(tokens: list[int], num_cached: int) " in card
+    assert "about 5 minutes" in card
+    assert "next_inputs(tokens: list[int], cached: list[int]) " in card
     assert '<span class="sng-arrow">-&gt;</span> list[int]</pre>' in card  # in one line, "->"
-    assert "<li><code>tokens</code> are all of them, so 0 &lt;= <code>num_cached</code>" in card
-    assert "<pre>next_inputs([5, 7], 1)</pre>" in card and "<pre>[7]</pre>" in card
+    assert "<li><code>tokens</code> are all of them, so 0 &lt;= len(<code>cached</code>)" in card
+    assert "<pre>next_inputs([5, 7], [5])</pre>" in card and "<pre>[7]</pre>" in card

@@ -32,14 +32,16 @@ with app.setup:
 def _():
     mo.md("""
 @app.function
-def next_inputs(tokens, num_cached): a text, not a function
+def next_inputs(tokens, cached): a text, not a function
 """)
     return
 
 
 @app.function
-def next_inputs(tokens: list, num_cached: "int") -> NothingOfTheKind:
-    return tokens[num_cached:]
+def next_inputs(tokens: list, cached: "list") -> NothingOfTheKind:
+    pairs = enumerate(zip(tokens[:-1], cached))
+    n = min([i for i, (a, b) in pairs if a != b] or [len(tokens) - 1, len(cached)])
+    return tokens[n:]
 
 
 @app.function(hide_code=True)
@@ -107,15 +109,15 @@ HELPER = "@app.function\ndef rest(tokens, start):\n    return tokens[start:\n\n\
     [
         (NOTEBOOK.replace("def next_inputs(", "def renamed("),
          "l00_kv_cache.py defines no function `next_inputs`"),
-        (NOTEBOOK.replace("tokens[num_cached:]", "tokens[num_cached:"),
+        (NOTEBOOK.replace("tokens[n:]", "tokens[n:"),
          "`next_inputs` was not found: the cell of `next_inputs` at line 21 cannot be read ("),
         (NOTEBOOK.replace("def next_inputs(tokens: list", "def (tokens: list"),
          "`next_inputs` was not found: the cell at line 21 cannot be read ("),
-        (NOTEBOOK.replace("return tokens[num_cached:]", "return rest(tokens, num_cached)").replace(
+        (NOTEBOOK.replace("return tokens[n:]", "return rest(tokens, n)").replace(
             "@app.function(hide", HELPER + "@app.function(hide"),
          "`rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"),
-        (BROKEN_CELL + NOTEBOOK.replace("return tokens[num_cached:]", "# why\n    return 1 / 0"),
-         "on its line 3: division by zero (`return 1 / 0`)"),
+        (BROKEN_CELL + NOTEBOOK.replace("return tokens[n:]", "# why\n    return 1 / 0"),
+         "on its line 5: division by zero (`return 1 / 0`)"),
         ("def finish_steps(a):\n    return a\n\n\ndef next_inputs(a:\n    pass\n",
          "`next_inputs` was not found: the cell of `next_inputs` at line 5 cannot be read ("),
     ],

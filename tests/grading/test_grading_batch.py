@@ -130,7 +130,8 @@ def handed_in(folder: Path, texts: Sequence[str]) -> Path:
 def grading(folder: Path, out: Path, workers: int) -> Iterator[subprocess.Popen[str]]:
     """A grader that is given this folder from inside it; what still runs is killed at the end."""
     command = [sys.executable, "-P", "-m", "course", "grade", ".", "--out", str(out)]
-    command += ["--lesson", "l01", "--seed", "5", "--workers", str(workers)]
+    command += ["--lesson", "l01", "--lesson", "l02"]
+    command += ["--seed", "5", "--workers", str(workers)]
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -246,10 +247,13 @@ def test_a_missing_sandbox_or_a_changed_course_ends_a_batch_and_keeps_what_is_do
     assert list(records_below(tmp_path / "out")) == ["student 00"]
 
 
-def test_students_who_may_be_several_are_told(command: Command, tmp_path: Path) -> None:
-    handed_in(tmp_path / "class" / "North", [body(RIGHT), body(KINDS["failed"])])
+def test_a_student_with_two_files_is_said_and_the_others_are_graded(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "class" / "student 00" / "l01.py").write_text(body("return 1"))
     status, said = command(graded_well)
-    assert status == 0 and "North counts as one student, of whose files for a lesson one" in said
+    assert status == 1 and "student 00 has several files for l01_chunked_prefill, and none" in said
+    assert list(records_below(tmp_path / "out")) == ["student 01"]
 
 
 def test_a_mistake_of_the_grader_s_is_no_mark_and_is_graded_again(

@@ -92,7 +92,7 @@ def test_what_is_inside_has_no_network_few_rights_and_writes_to_the_results_only
         f"type=bind,source={out},destination={out}",
         f"type=bind,source={points},destination={points},readonly",
     ]
-    assert options[options.index("grade") :] == [*command[:-1], *more]
+    assert options[options.index("grade") :] == [*command[:-1], "--layout", "folder", *more]
     assert Path(out).is_dir()
 
 

@@ -61,7 +61,7 @@ test("a moment is told with its tokens, its bar, slack and score", () => {
 
 const runner = (id, slack, edf_score, immune = false) => ({ id, slack_us: slack, edf_score, immune });
 const decision = {
-  candidate: { id: 7, slack_us: 20000, edf_score: 0.02 }, margin: 1.2, mode: "conservative", words: "It passes.",
+  candidate: { id: 7, slack_us: 20000, edf_score: 0.02 }, margin: 1.2, words: "It passes.",
   running: [runner(1, 300000, 0.001), runner(2, 80000, 0.01), runner(3, 9000, 0.05, true)],
   incumbent: 2, victim: 1, bar: 0.012,
 };
@@ -95,8 +95,7 @@ test("the axis holds all scores, the bar and 0", () => {
 
 test("a decision is told with the incumbent, the margin and the victim", () => {
   assert.equal(decisionWords(decision), "It passes.\nRequest 7 waits with slack +20.0 ms, score 0.02. The incumbent is the most " +
-    "urgent running request that is not immune (conservative), request 2: slack +80.0 ms, score 0.01; 1.2 times that is 0.012. Request 1 is preempted.");
-  assert.match(decisionWords({ ...decision, mode: "aggressive" }), /is the least urgent running request that is not immune \(aggressive\)/);
+    "urgent running request that is not immune, request 2: slack +80.0 ms, score 0.01; 1.2 times that is 0.012. Request 1 is preempted.");
   assert.match(decisionWords({ ...decision, incumbent: null, victim: null }), /Every running request is immune: .* No request is preempted\.$/);
   assert.match(decisionWords({ ...decision, incumbent: null, running: [], victim: null }), / Nothing runs\. No request is preempted\.$/);
 });

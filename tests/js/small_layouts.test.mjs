@@ -6,6 +6,7 @@ import { idleBefore, idleSpans, sideSummary, stepWords as slotWords, wholeLength
 import { scale, ticks } from "../../widgets/static/chart.js";
 import { cellSize, cellsOfRow, differingCells, maskWords, numRows, rowWords, stepWords as maskStep }
   from "../../widgets/static/mask_layout.js";
+import { followers } from "../../widgets/static/waiting_rows.js";
 import { barsOf, mostTokens, numSteps, stepWords as workWords, totalAt }
   from "../../widgets/static/work_bars_layout.js";
 
@@ -88,4 +89,9 @@ test("ticks are round and reach past the top", () => {
   assert.deepEqual(ticks(100, 4), [0, 50, 100]);
   assert.deepEqual(ticks(0), [0, 1]);
   assert.equal(scale(5, 10, 100, 200), 150);
+});
+
+test("of boxes that wait close together the first one stays", () => {
+  const places = [[0, 40], [60, 40], [180, 40], [240, 0]].map(([top, height]) => ({ top, height }));
+  assert.deepEqual(followers(places), [false, true, false, false]);
 });

@@ -20,7 +20,7 @@ from support import write_program
 from course.launcher import host, server
 from course.launcher.command import parser
 from course.launcher.failure import Failure
-from course.launcher.marimo_hooks import light_styles, page_guard
+from course.launcher.marimo_hooks import light_styles, page_guard, quiet_reconnect
 from course.launcher.server import choose_host, choose_port, serve
 
 Opener = Callable[..., tuple["subprocess.Popen[str]", str, str]]
@@ -63,6 +63,25 @@ def test_only_a_page_of_the_same_host_and_port_may_open_a_websocket():
         scope = {"type": "websocket", "headers": [*headers, *asked], "origin": origin}
         asyncio.run(page_guard(app)(scope, channel, channel))
     assert heard == [*own, *[{"type": "websocket.close", "code": 1008, "reason": ""}] * len(others)]
+
+
+def test_a_page_that_connects_again_is_told_everything_but_that_it_did():
+    told = []
+    texts = [
+        '{"op": "banner", "data": {"op":"banner","title":"' + f'{title}","description":""}}}}'
+        for title in ("Reconnected", "Two")
+    ]
+
+    async def app(scope, receive, send):
+        for text in texts:
+            await send({"type": "websocket.send", "text": text})
+        await send({"type": "websocket.close"})
+
+    async def send(message):
+        told.append(message.get("text"))
+
+    asyncio.run(quiet_reconnect(app)({"type": "websocket"}, send, send))
+    assert told == [texts[1], None]
 
 
 def test_only_rules_with_has_are_taken_out_but_for_the_one_that_makes_the_page_dark():

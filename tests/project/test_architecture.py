@@ -158,4 +158,20 @@ print(*[module.__file__ for name, module in sys.modules.items() if name[:7] == "
     files = run([sys.executable, "-c", code], cwd=ROOT).stdout.split()
     loaded = [Path(each).relative_to(ROOT) for each in files]
     assert len(loaded) <= 35 and sum(map(length, loaded)) <= 4_620
-    assert {path.parts[1] for path in loaded if len(path.parts) > 2} == {"executors", "policies"}
+    assert {path.parts[1] for path in loaded if len(path.parts) > 2} == {
+        "executors",
+        "policies",
+        "views",
+    }
+
+
+def test_what_decides_and_simulates_imports_without_tensors():
+    """The scheduler never sees one, so none of these needs a package that computes with them."""
+    names = """engine contest.scoring block_pool fleet.simulation slo.prefill_simulation views"""
+    code = f"""import importlib, sys
+sys.modules |= dict.fromkeys(("torch", "numpy", "psutil", "cloudpickle"))
+for name in {names.split()}:
+    importlib.import_module("nanogpt." + name)
+print(importlib.import_module("nanogpt.policies.fusing").prepare_inputs([[5, 6]], [0], [2]))"""
+    done = run([sys.executable, "-c", code], cwd=ROOT)
+    assert done.stdout == "([[5, 6]], [[0, 1]])\n", done.stderr

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST
 from nanogpt.fleet.fleet_config import ADAPTIVE
 from nanogpt.fleet.fleet_policies import FleetPolicies
-from nanogpt.fleet.fleet_views import FleetSnapshot, WorkerView
 from nanogpt.fleet.simulation import simulate
 from nanogpt.validate import PolicyError
+from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
 
 FLEETS = st.fixed_dictionaries(
     {

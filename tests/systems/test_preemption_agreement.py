@@ -18,7 +18,7 @@ from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES
 from nanogpt.preemption.monitor import Arrival, Monitor, Snapshot, Target, now_us, with_arrivals
 from nanogpt.preemption.shared_state import NOTHING, SharedState, point_number, shared_file
 from nanogpt.request import Request
-from nanogpt.slo.slo_view import SloRequest
+from nanogpt.views.slo_view import SloRequest
 
 LAYERS, STEP = 3, 5
 

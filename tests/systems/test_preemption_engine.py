@@ -1,9 +1,11 @@
 """The engine on ranks: what an abort undoes, who goes next, what a sleeping pass may cost."""
 
+import copy
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,8 +18,8 @@ from nanogpt.preemption import preemptive_engine
 from nanogpt.preemption.monitor import Snapshot, Target, now_us, slo_gate
 from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.shared_state import let_go, wait_until_held
-from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import plain
+from nanogpt.views.slo_view import SloRequest
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8
@@ -121,6 +123,26 @@ def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_the
         engine.serve()
     assert work_of(engine)[3] == {0: (7, 8), 2: (0, 5)}
     assert_served_as_by_the_oracle(engine, [decode, long, urgent])
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("suspend", [False, True])
+def test_a_request_whose_logits_are_nan_is_aborted_alone(suspend: bool):
+    broken = copy.deepcopy(tiny_model())
+    broken.position_embedding.weight[40] = float("nan")
+    preemption = Preemption(first_hurried, suspend=suspend, rank_policies=HELD)
+    good = [Request(i, prompt(20 + i, i), 5) for i in range(2)]
+    bad = [Request(8, prompt(38), 9), Request(9, prompt(60), 2)]  # in a decode, and in its prefill
+    with PreemptiveEngine(broken, ranks(2), preemption, CONFIG) as engine:
+        for request in (*good, bad[0]):
+            engine.arrive(request)
+        arrive_in_mid_pass(engine, bad[1])
+        assert engine.steps[-1].finished == () and len(engine.steps) == 1
+        for _ in range(20):
+            with suppress(ValueError):
+                engine.serve()
+    assert [request.status for request in (*good, *bad)] == ["done"] * 2 + ["aborted"] * 2
+    assert_served_as_by_the_oracle(engine, good)
 
 
 @pytest.mark.process

@@ -466,6 +466,23 @@ def test_a_request_whose_logits_are_not_finite_ends_alone():
     assert texts == [oracle(PROMPT, 20)] * 2
 
 
+@pytest.mark.parametrize("num_failures", [3, 4])
+def test_a_step_may_succeed_at_its_fourth_try_and_no_later(num_failures: int):
+    made, left = engine(), [OSError("busy")] * num_failures
+    step = made.step
+
+    def step_at_last() -> Any:
+        if left:
+            raise left.pop()
+        return step()
+
+    made.step = step_at_last
+    with serving(made) as running:
+        answer = running.post("/v1/completions", completion())
+        assert answer.status_code == (200 if num_failures < 4 else 500)
+        assert running.complete() == oracle(PROMPT, 20)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_engine_thread_that_breaks_leaves_no_client_waiting(monkeypatch: pytest.MonkeyPatch):
     from nanogpt.server.continuation import End

@@ -12,6 +12,7 @@ from http_serving import LIMIT_S, completion, engine, serving
 from launching import free_port
 from support import ROOT
 
+from nanogpt.server.live_feed import MOST_REQUESTS
 from nanogpt.server.openai_bodies import MAX_STOPS, ChatBody, CompletionBody
 
 OWN = """
@@ -33,6 +34,7 @@ def test_the_tables_name_every_route_field_and_metric_and_no_other():
     known = {*CompletionBody.__struct_fields__, *ChatBody.__struct_fields__}
     assert fields == known - {"model", "prompt", "messages"}
     assert f"up to {MAX_STOPS};" in dict(rows("## Fields"))["`stop`"]
+    assert f"lists at most {MOST_REQUESTS} requests" in DOCS
     with serving(engine(block_size=4, max_kv_tokens=40), max_requests=999) as server:
         for cell, _ in rows("## Routes"):
             method, *paths = re.findall(r"(?<=`)(?:GET|POST)|/[\w/{}]+", cell)

@@ -8,7 +8,6 @@ import pytest
 from http_serving import Running, completion, engine, events_of, oracle, serving, text_of
 
 from nanogpt.policies import Policies
-from nanogpt.policy_views import RequestView
 from nanogpt.server import ServerPolicies
 from nanogpt.server.admission import AdmissionControl
 from nanogpt.server.admission import Running as Admitted
@@ -23,6 +22,7 @@ from nanogpt.server.server_policies import (
 )
 from nanogpt.trace import StepRecord
 from nanogpt.validate import PolicyError
+from nanogpt.views.request_view import RequestView
 
 LIMITS = AdmissionLimits(4, 64, 100, 60)
 NEW = NewRequest(20, 30)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
-from nanogpt.policy_views import RequestView
 from nanogpt.server.admission import PATIENCE_S, Deadlines
 from nanogpt.server.continuation import Continuation
 from nanogpt.server.openai_bodies import PLAIN, SCENE, ChatMessage
 from nanogpt.server.server_settings import ServerSettings
+from nanogpt.views.request_view import RequestView
 
 # --- bodies ---------------------------------------------------------------------------------------
 

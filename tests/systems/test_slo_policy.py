@@ -19,8 +19,8 @@ from nanogpt.slo.policy import (
 )
 from nanogpt.slo.predictor import fit_polynomial, fit_ttft, read_sweep
 from nanogpt.slo.slo_policies import SloPolicies, validated_slo_policies
-from nanogpt.slo.slo_view import SloRequest, SloView
 from nanogpt.validate import PolicyError
+from nanogpt.views.slo_view import SloRequest, SloView
 
 A, C = 100.0, 10_000.0  # 0.1 ms per token, 10 ms per pass
 POST = (173.046, 34_133.0)
@@ -98,9 +98,7 @@ def test_the_doomed_sort_below_all_others_and_the_rest_by_deadline(views: list[S
 # --- the gate -------------------------------------------------------------------------------------
 
 
-def test_an_unknown_mode_and_a_margin_below_one_are_refused():
-    with pytest.raises(ValueError, match=r"'fcfs'; choose 'conservative' or 'aggressive'"):
-        select_victim(seen(), [], 1.2, "fcfs")  # type: ignore[arg-type]
+def test_a_margin_below_one_is_refused():
     for margin in (0.99, math.nan):
         with pytest.raises(ValueError, match=rf"the margin is {margin}; it must be at least 1"):
             select_victim(seen(), [], margin)
@@ -154,7 +152,7 @@ def test_a_sweep_is_read_back_and_a_line_that_is_no_point_is_named(tmp_path: Pat
 # --- parts ----------------------------------------------------------------------------------------
 
 
-GATED = (seen(9, 100), [seen(1, 130)], 1.2, "conservative")
+GATED = (seen(9, 100), [seen(1, 130)], 1.2)
 
 
 @pytest.mark.parametrize(

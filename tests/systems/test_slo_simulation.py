@@ -57,16 +57,13 @@ def test_the_load_is_what_it_says():
 
 
 def test_a_load_that_cannot_be_run_is_refused():
-    for rate, seconds in ((0, 9), (4, 0), (float("nan"), 9)):
-        with pytest.raises(ValueError, match="must be a number above 0"):
-            two_tier_load(0, rate, seconds)
-    for load, message in (
-        ([Arrival(0, 0, 0, True, 5)], "request 0 has 0 tokens"),
-        ([Arrival(0, -1, 3, True, 5)], "arrives at -1 us"),
-        ([Arrival(0, 5, 3, True, 5), Arrival(1, 4, 3, True, 5)], "request 1 .* follows request 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            simulate(load, variants.CONTROL)
+    late_first = [Arrival(0, 5, 3, True, 5), Arrival(1, 4, 3, True, 5)]
+    with pytest.raises(ValueError, match=r"request 1 .* follows request 0"):
+        simulate(late_first, variants.CONTROL)
+    with pytest.raises(ValueError, match="request 0: tokens is 0; it must be at least 1"):
+        simulate([Arrival(0, 0, 0, True, 5)], variants.CONTROL)
+    with pytest.raises(ValueError, match="the rate is 0; it must be above 0"):
+        two_tier_load(0, 0, 9)
     empty = simulate([], variants.SUSPENDED)
     assert (empty.passes, empty.results, empty.attainment(urgent=True)) == ((), (), None)
     assert empty.wasted_share == 0
@@ -218,7 +215,7 @@ def check_computing(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", [*variants.LADDER, *variants.WITHOUT_A_RULE], ids=lambda v: v.name
+    "variant", [*variants.LADDER, variants.BATCHED_WITHOUT_RULE_1], ids=lambda v: v.name
 )
 @tiers.examples(0.25)
 @given(loads())
@@ -266,10 +263,6 @@ def test_the_disaster_is_wasted_work():
     assert run_trial(variants.SEEN, 4, 0, 30).wasted_percent > 60
     assert run_trial(variants.BATCHED, 4, 0, 30).wasted_percent < 20
     assert run_trial(variants.SUSPENDED, 4, 0, 30).wasted_percent == 0
-    (decision,) = simulate(
-        dragged_along(), variants.BATCHED_AGGRESSIVE, variants.ROUND_COST
-    ).decisions
-    assert (decision.victim, decision.others) == (1, (0,)), "an urgent request is dragged along"
     assert simulate(dragged_along(), variants.BATCHED, variants.ROUND_COST).decisions == ()
 
 
@@ -320,18 +313,18 @@ def slo(*arguments: str) -> tuple[Any, str, str]:
 def test_the_command_writes_the_same_table_every_time():
     status, out, err = slo(*QUICK)
     assert (status, slo(*QUICK)[1]) == (0, out)
-    assert "Modelled: Llama-3.3-70B" in out and "20 of 20 runs" in err
-    for variant in (*variants.LADDER, *variants.WITHOUT_A_RULE):
+    assert "Modelled: Llama-3.3-70B" in out and "18 of 18 runs" in err
+    for variant in (*variants.LADDER, variants.BATCHED_WITHOUT_RULE_1):
         assert out.count(variant.title) == 4
     last = out.splitlines()[-1]
-    assert "of 9 differences of urgent attainment the interval is wider" in last
+    assert "of 8 differences of urgent attainment the interval is wider" in last
     assert "2 seeds do not show whether there is one. More do (--trials)." in last
 
 
 def test_the_command_writes_json_and_its_help_says_the_limits():
     status, out, _ = slo(*QUICK, "--json")
     record = json.loads(out)
-    assert (status, record["runs"], record["seeds"]) == (0, [20, 20], [0, 1])
+    assert (status, record["runs"], record["seeds"]) == (0, [18, 18], [0, 1])
     assert record["modelled"]
     assert [cell["variant"] for cell in record["cells"]][:2] == ["control", "order"]
     assert record["cells"][0]["urgent_gain"] == {"mean": 0, "half_width": 0}

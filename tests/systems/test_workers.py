@@ -16,13 +16,13 @@ import pytest
 from launching import running
 from preempting import CONFIG, assert_gone, nothing_left, prompt, tiny_model
 
-from nanogpt.config import EngineConfig
+from nanogpt.config import EngineConfig, TimedKey
 from nanogpt.fleet import decisions
-from nanogpt.fleet.fleet_views import WorkerView
-from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
+from nanogpt.views.fleet_views import WorkerView
+from nanogpt.views.request_view import RequestView
 from nanogpt.workers.router_state import Result, RoundRobin
 from nanogpt.workers.worker_fleet import Fleet, WorkersFailed
 
@@ -243,7 +243,7 @@ def test_of_several_bad_requests_each_ends_alone_and_no_result_is_lost(
 
 @pytest.mark.nightly
 def test_settings_and_routes_that_do_not_work_are_named():
-    with pytest.raises(ValueError, match="cannot be sent to another process: ModuleNotFoundError"):
+    with pytest.raises(ValueError, match="cannot start with these settings: ModuleNotFoundError"):
         Fleet(tiny_model(), 1, replace(SETTINGS, policy=TimedKey(Key())))
     with Fleet(tiny_model(), 1, SETTINGS, route=lambda workers, hits: 9) as fleet:
         process_ids = fleet.process_ids.values()

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from preempting import CONFIG, prompt, tiny_model
 
 from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.extensions import Drafter
-from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.kv_store import KVStore
@@ -26,6 +24,7 @@ from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import PrefixHitRecord, WorkRecord
+from nanogpt.views.fleet_views import WorkerView
 from nanogpt.workers.router_state import RoundRobin, Ticket, WorkerBook
 from nanogpt.workers.worker_messages import Stepped
 from nanogpt.workers.worker_process import Worker, map_model, write_model
@@ -111,7 +110,7 @@ def test_an_idle_worker_has_room_for_whatever_its_engine_takes(
             max_kv_tokens=budget, sliding_window=window, num_sinks=sinks, block_size=size
         )
         kv = KVCacheManager(config, Policies(), KVStore())
-        scheduler = Scheduler(config, Policies(), ModelConfig(), kv, Drafter())
+        scheduler = Scheduler(config, Policies(), ModelConfig(), kv)
         taken = refusal(lambda asked=scheduler.check_new: asked(request)) is None
         assert WorkerBook(0, config, 128).has_room(ticket) == taken, budget
 

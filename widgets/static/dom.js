@@ -124,6 +124,13 @@ function focusClicked(event) {
 
 const WITHHELD = "Your prediction above is about this: press Commit there, or Show me.";
 
+// Where a prediction finds what waits for it: marimo draws a widget inside a shadow.
+function markWaiting(el, key) {
+  const host = el.getRootNode().host ?? el;
+  if (!key) host.style.display = "";
+  host.dataset.snWaits = key;
+}
+
 // Puts one widget into el: builds it, builds it again when an input trait changes, tells it its
 // width, and returns the cleanup. `build(root)` returns { resize(width)?, destroy()? }. While the
 // prediction named by the trait `after` is not answered, a line says so and nothing is built.
@@ -140,6 +147,7 @@ export function mount({ model, el, name, label, inputs, build }) {
     const after = model.get("after");
     waits = Boolean(after) && !isAnswered(after);
     root.classList.toggle("sn-waits", waits);
+    markWaiting(el, waits ? after : "");
     root.dataset.after = after;
     // A title may give the answer away.
     root.setAttribute("aria-label", (!waits && model.get("title")) || label);
@@ -151,6 +159,7 @@ export function mount({ model, el, name, label, inputs, build }) {
     if (width) view.resize?.(width);
   };
   const resized = new ResizeObserver(() => {
+    markWaiting(el, waits ? model.get("after") : ""); // only now may a shadow hold it
     if (root.clientWidth === width || root.clientWidth === 0) return;
     width = root.clientWidth;
     view.resize?.(width);

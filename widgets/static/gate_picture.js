@@ -137,7 +137,7 @@ function build(model) {
     delay: () => 2200,
     draw: (step, width) => {
       const decision = decisions[step];
-      chip.textContent = `${decision.mode}, margin ${decision.margin}`;
+      chip.textContent = `margin ${decision.margin}`;
       cases.replaceChildren(drawCases(decision));
       scores.replaceChildren(drawScores(decision, width));
     },

@@ -65,12 +65,11 @@ export function roleWords(row) {
 
 // The decision's numbers in words, behind the words that came with it.
 export function decisionWords(decision) {
-  const { candidate, mode, margin, bar, victim } = decision;
+  const { candidate, margin, bar, victim } = decision;
   const incumbent = incumbentOf(decision);
-  const which = mode === "conservative" ? "most" : "least";
   const facts = [`Request ${candidate.id} waits with slack ${signedDuration(candidate.slack_us)}, score ${scoreWords(candidate.edf_score)}.`];
   if (incumbent) {
-    facts.push(`The incumbent is the ${which} urgent running request that is not immune (${mode}), request ${incumbent.id}: ` +
+    facts.push(`The incumbent is the most urgent running request that is not immune, request ${incumbent.id}: ` +
       `slack ${signedDuration(incumbent.slack_us)}, score ${scoreWords(incumbent.edf_score)}; ${margin} times that is ${scoreWords(bar)}.`);
   } else {
     facts.push(decision.running.length ? "Every running request is immune: there is no incumbent." : "Nothing runs.");

@@ -2,6 +2,7 @@
 
 import { markAnswered } from "./answered.js";
 import { freshId, mount, node, richText } from "./dom.js";
+import { watchRows } from "./waiting_rows.js";
 import { parsedNumber, verdictOf, verdictWords } from "./prediction_words.js";
 
 function optionField(model, name, saved) {
@@ -88,8 +89,9 @@ function build(root, model) {
   show.addEventListener("click", () => reveal({ shown: true }));
   root.dataset.key = model.get("key");
   root.append(form, outcome);
+  const destroy = watchRows(model.get("key"));
   if (isSettled()) settle();
-  return {};
+  return { destroy };
 }
 
 export default {

@@ -45,6 +45,18 @@ COLUMN = """() => {
             .filter((box) => box.width).map((box) => [box.left, box.right])]));
 }"""
 
+# How many boxes stand right below another one that waits for the same prediction.
+IN_ROWS = """() => {
+    const key = (each) => each.dataset.after ?? each.parentElement.dataset.snAfter;
+    const inside = (root) => [...root.querySelectorAll("*")].flatMap((each) => [
+        ...(each.matches(".sn-waits, .sng-waits")
+            ? [[key(each), each.getBoundingClientRect()]] : []),
+        ...(each.shadowRoot ? inside(each.shadowRoot) : [])]);
+    const shown = inside(document).filter(([, {height}]) => height);
+    return shown.filter(([key, {top}], at) => at && shown[at - 1][0] === key
+        && Math.abs(top - shown[at - 1][1].bottom) < 56).length;
+}"""
+
 
 @in_lesson(*OPENED)
 def test_an_untouched_lesson_has_run_by_itself_and_fits_a_narrow_page(lesson):
@@ -106,6 +118,7 @@ def test_nothing_of_that_has_changed_the_file(lesson, course_server):
 def test_what_answers_a_prediction_shows_only_after_it(lesson, course_server):
     """The first is committed by keyboard, the others are shown one by one."""
     page = lesson.page
+    wait_for(lambda: page.evaluate(IN_ROWS) == 0)  # of boxes that wait in a row, one is shown
     questions = page.locator(".sn-prediction")
     first = questions.filter(has=page.get_by_role("radio")).first
     first.get_by_role("radio").first.focus()

@@ -37,6 +37,7 @@ def ranks_below():
 
 @in_lesson("l06_preempting_the_pass")
 def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_together(lesson):
+    lesson.show_all_answers()
     board = lesson.widget("vote-board", "The target is written between two reads at layer 3")
     lesson.answer(CHECKPOINT_ALONE)
     expect(lesson.report("preemption_point", "failed")).to_contain_text("waits for ever")
@@ -159,6 +160,7 @@ def speculated(lesson):
 
 @in_lesson("l08_speculation")
 def test_a_wrong_accept_bends_the_law_which_a_right_one_keeps(lesson, speculated):
+    lesson.show_all_answers()
     bars = lesson.widget("accept-bars", "Three tokens")
     off = lesson.shows("judged by your rejection_sample").locator(
         "td strong"

@@ -1,10 +1,6 @@
-"""What policies see of a request and of a block, and what a queue can be ordered by."""
+"""What the engine's policies see of a request and of a block."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
-
-from nanogpt.validate import show
 
 Key = tuple[float, ...]
 
@@ -70,27 +66,3 @@ class CachedBlock:
     count: int
     last_used: int
     depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimedKey:
-    """A policy whose keys change with time: `key(request, step)`.
-
-    A heap whose keys change in place is no heap any more, so it is rebuilt at every step: each of n
-    waiting requests is ranked again, where a step under any other policy looks at a few.
-    """
-
-    key: Callable[[RequestView, int], Key]
-
-
-Policy: TypeAlias = str | Callable[[RequestView], Key] | TimedKey
-"""What orders the queue: "fcfs", "priority", a key of a request, or one that changes with time."""
-
-
-def check_policy(policy: Policy) -> None:
-    """Raises: ValueError unless it is a known name or a key."""
-    if isinstance(policy, TimedKey) and not callable(policy.key):
-        raise ValueError(f"the key of a TimedKey is {show(policy.key)}; it must be callable")
-    known = policy in ("fcfs", "priority") or isinstance(policy, TimedKey) or callable(policy)
-    if not known:
-        raise ValueError(f"there is no policy {show(policy)}; choose 'fcfs', 'priority' or a key")

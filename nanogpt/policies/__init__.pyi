@@ -1,0 +1,1 @@
+from nanogpt.policies.policy_set import Policies as Policies
