@@ -28,7 +28,7 @@ from course.grading.batch import Batch, Local
 from course.grading.handed_in.submissions import Submission
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
-from course.saved_answers import source_of
+from course.running_text import text_in_file
 from nanogpt.figures.drawing import (
     course_style,
     distribution,
@@ -178,8 +178,8 @@ def answers(item: Exercise, kind: str) -> list[str]:
 
 def own_source(function: Function, name: str) -> str | None:
     """A function with all that it uses, under the exercise's name; None where that is not found."""
-    found = source_of(function)
-    if found is None or found.lacks:
+    found = text_in_file(function, function.__name__)
+    if found is None:
         return None
     kept = [node for node in ast.parse(found.text).body if not _is_ours(node)]
     return "\n".join([*map(ast.unparse, kept), f"{name} = {function.__name__}"])

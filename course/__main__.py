@@ -160,8 +160,9 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
         raise Failure(f"There is no file {path}; {where}.")
 
     from course.registry import lesson_exercises
+    from course.source.answer import loose_lines
     from course.source.cutting import read_notebook
-    from course.source.notebook import notebook_text
+    from course.source.texts import notebook_text
 
     items = [each for each in lesson_exercises(lesson.stem) if not item or each.id == item.id]
     try:
@@ -170,6 +171,8 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
         raise Failure(f"{path} {error}.") from None
     notebook = read_notebook(text)
     passed = [_check_one(item, text, notebook, path, file is None) for item in items]
+    for sentence in loose_lines(notebook):
+        print(sentence)
     if len(items) > 1:
         print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")
     return 0 if all(passed) else 1
@@ -196,12 +199,9 @@ def show_hint(wanted: str) -> int:
 
 def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, saving: bool) -> bool:
     from course.attempt import save_attempt
-    from course.calling.processes import own_starter
-    from course.exercise import unsaid
-    from course.saved_answers import source_in
+    from course.source.answer import Answer, answer_in
 
-    with own_starter().start() as channel:
-        report = item.check_text(text, channel)
+    report = item.check_answer(Answer(text, item.name))
     if report.status == "missing" and not report.idea:
         idea = f"{path.name} defines no function `{item.name}`: keep its name."
         report = replace(report, idea=idea)
@@ -209,11 +209,9 @@ def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, sa
         idea = f"Write `{item.name}` in {path} in place of `raise NotImplementedError`"
         report = replace(report, idea=f"{idea}, save the file and check again.")
     print(report.text())
-    source = source_in(notebook, item.name) if report.status != "missing" else None
-    notes = unsaid(source.lacks, report) if source else []
-    if saving:
-        notes = [*notes, save_attempt(report, source, is_function=source is not None)]
-    for note in dict.fromkeys(filter(None, notes)):
+    answer = answer_in(notebook, item.name) if report.status != "missing" else None
+    note = save_attempt(report, answer) if saving else ""
+    if note:
         print(f"  {note}")
     print()
     return report.status == "passed"

@@ -12,16 +12,17 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from course import progress
-from course.calling.policies import Policy
 from course.calling.processes import own_starter
 from course.files import explain
 from course.launcher.failure import learn_command
 from course.registry import exercise
 from course.report import Report
+from course.running_text import text_of
+from course.source.answer import Answer
+from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise  # which imports torch
-    from course.saved_answers import Source
 
 _UNUSABLE = ("timeout", "crashed", "memory", "protocol")  # what happens again in every run
 
@@ -39,7 +40,7 @@ class Attempt:
     """
 
     report: Report
-    function: Callable[..., Any] | None
+    function: LocalAnswer | None
     note: str = ""
 
     @property
@@ -49,7 +50,7 @@ class Attempt:
 
     def or_reference(self, reference: Callable[..., Any]) -> Callable[..., Any]:
         """The learner's function as a policy, right or wrong; `reference` while it cannot run."""
-        return Policy(self.function) if self.function is not None and self.started else reference
+        return self.function if self.function is not None and self.started else reference
 
     def _repr_html_(self) -> str:
         note = f'<p class="sng-report-note">{escape(self.note)}</p>' if self.note else ""
@@ -59,18 +60,26 @@ class Attempt:
 def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Attempt:
     """Checks the function that `resolve` finds: `attempt("l01.plan_step", lambda: plan_step)`.
 
-    A lambda, because the name itself may be gone after a syntax error or a rename. The function
-    runs in a child process, whatever it does. Saves progress and the answer where
-    `progress.enabled()`. Raises: KeyError for an unknown exercise.
+    A lambda, because the name itself may be gone after a syntax error or a rename. Its text runs in
+    a child process, whatever it does. Saves progress and the answer where `progress.enabled()`.
+    Raises: KeyError for an unknown exercise.
     """
     item = exercise(exercise_id)
-    report, function = _judged(item, resolve, item.name)
-    notes = [_save(report, function) if progress.enabled() else ""]
+    found = _resolved(item, resolve, item.name)
+    answer = None if isinstance(found, Report) else text_of(found, item.name)
+    if isinstance(found, Report):
+        report = found
+    elif answer is None:
+        report = _missing(item, f"`{item.name}` stands in no cell: write it into one.")
+    else:
+        report = item.check_answer(answer)
+    notes = [save_attempt(report, answer) if progress.enabled() else ""]
     if report.status in _UNUSABLE:
-        function = None
+        answer = None
         notes.append(f"Below, the reference stands in for your `{item.name}`.")
     if report.status == "not_started" and _is_app():
         report = replace(report, idea=f"Open the lesson with `{learn_command()}` to write it.")
+    function = LocalAnswer(answer.text, answer.name) if answer is not None else None
     return Attempt(report, function, " ".join(filter(None, notes)))
 
 
@@ -79,8 +88,9 @@ def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., A
 
     Nothing is saved. Raises: KeyError for an unknown exercise.
     """
-    report, _ = _judged(exercise(exercise_id), resolve)
-    return replace(report, exhibit=letter)
+    item = exercise(exercise_id)
+    found = _resolved(item, resolve)
+    return replace(found if isinstance(found, Report) else item.check(found), exhibit=letter)
 
 
 def piece(resolve: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
@@ -95,17 +105,18 @@ def piece(resolve: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         return gone
 
 
-def _judged(
+def _resolved(
     item: Exercise, resolve: Callable[[], Callable[..., Any]], name: str = ""
-) -> tuple[Report, Callable[..., Any] | None]:
+) -> Callable[..., Any] | Report:
+    """The function, or the report that says why there is none."""
     try:
         function = resolve()
     except NameError as error:
-        return _missing(item, f"Keep the name `{name or error.name}`; fix its cell."), None
+        return _missing(item, f"Keep the name `{name or error.name}`; fix its cell.")
     if not callable(function):
         what = f"`{name}`" if name else "The exhibit"
-        return _missing(item, f"{what} is {_kind(function)} here, and not a function."), None
-    return item.check(function), function
+        return _missing(item, f"{what} is {_kind(function)} here, and not a function.")
+    return function
 
 
 def _kind(value: object) -> str:
@@ -124,30 +135,19 @@ def _is_app() -> bool:
     return marimo is not None and marimo.app_meta().mode == "run"
 
 
-def _save(report: Report, function: Callable[..., Any] | None) -> str:
-    from course import saved_answers as answers  # which imports torch
-
-    source = None
-    if function is not None and report.status != "not_started":
-        source = answers.source_of(function, report.exercise.rpartition(".")[2])
-    return save_attempt(report, source, is_function=function is not None)
-
-
-def save_attempt(report: Report, source: Source | None, *, is_function: bool = True) -> str:
-    """Save progress and the answer's source; returns what the learner should know, or ""."""
-    from course import saved_answers as answers
+def save_attempt(report: Report, answer: Answer | None) -> str:
+    """Save progress and the answer; returns what the learner should know, or ""."""
+    from course import saved_answers  # which takes its time
 
     notes: list[str] = []
     new_attempt = False
-    if is_function and report.status != "not_started":
+    if answer is not None and report.status not in ("not_started", "missing"):
         passed = report.status == "passed"
         new_attempt = True
-        if source is not None:
-            notes += source.lacks if passed else []
-            try:
-                new_attempt = answers.save(report.exercise, source.text, passed=passed)
-            except OSError as error:
-                notes.append(f"Your answer could not be saved: {explain(error)}")
+        try:
+            new_attempt = saved_answers.save(report.exercise, answer.text, passed=passed)
+        except OSError as error:
+            notes.append(f"Your answer could not be saved: {explain(error)}")
     try:
         progress.record(report, new_attempt=new_attempt)
     except OSError as error:

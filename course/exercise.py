@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from course.calling.answers import Answer, Wrap, answering, load
+from course.calling.answers import RemoteAnswer, Wrap, answering, load
 from course.calling.channel import Channel, LostError, TooSlowError
-from course.calling.processes import Starter
+from course.calling.processes import Starter, own_starter
 from course.format_values import show_call
 from course.harness import Check, Failure, Rows, run_checks
 from course.report import Report
+from course.source.answer import Answer
 from course.task import Task
 
 Args: TypeAlias = tuple[Any, ...]
@@ -126,6 +127,13 @@ class Exercise:
         except (LostError, TooSlowError) as error:
             return self._unread(error)
 
+    def check_answer(
+        self, answer: Answer, *, seed: int = 0, starter: Starter | None = None
+    ) -> Report:
+        """Judge an answer in a process of its own."""
+        with (starter or own_starter()).start() as channel:
+            return self.check_text(answer.text, channel, seed=seed)
+
     def check_text(self, text: str, channel: Channel, *, seed: int = 0) -> Report:
         """Judge the function of this name in a lesson's text, in the channel's process."""
         try:
@@ -147,7 +155,7 @@ class Exercise:
         took = f"{error.cpu_s:.0f} s of computing and was stopped"
         return Report(self.id, "timeout", (), 0, f"{what} took {took}.")
 
-    def judge(self, answer: Answer, *, seed: int = 0) -> Report:
+    def judge(self, answer: RemoteAnswer, *, seed: int = 0) -> Report:
         """Judge an answer, wherever it is; the same seed asks the same cases.
 
         A wrong answer that calls one of the `others` is told if that one does not pass its check.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from course.calling.answers import Answer
+from course.calling.answers import RemoteAnswer
 from course.calling.channel import LostError
 from course.calling.errors import BACKSTOP, describe_timeout
 from course.calling.results import CallResult, Opaque, Raised
@@ -63,7 +63,7 @@ class Ask:
     def __init__(
         self,
         name: str,
-        answer: Answer,
+        answer: RemoteAnswer,
         *,
         seed: int,
         draw_call: Callable[[str, tuple[Any, ...]], str] = show_call,
@@ -258,7 +258,7 @@ Check = Callable[[Ask, random.Random], Failure | None]
 
 def run_checks(
     exercise: str,
-    answer: Answer,
+    answer: RemoteAnswer,
     checks: Sequence[tuple[str, Check]],
     *,
     seed: int = 0,

@@ -5,25 +5,18 @@ Saving knows text only. Loading believes no file: each one is checked again befo
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
-import sys
-import textwrap
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from course.calling.policies import SavedPolicy
-from course.calling.processes import own_starter
 from course.files import explain, read_bytes, write_atomically
 from course.progress import load, work_folder
 from course.registry import exercise, exercises
-from course.source.cells import Notebook, Statement
-from course.source.cutting import read_cells, read_notebook
-from course.source.notebook import lacks
-from course.source.surroundings import surroundings
+from course.source.answer import Answer, answer_in
+from course.source.cells import ALLOWED, Notebook
+from course.source.cutting import read_notebook
+from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
@@ -48,36 +41,6 @@ def try_path(exercise_id: str) -> Path:
     return work_folder() / "answers" / f"{exercise_id}.try.py"
 
 
-class Source(NamedTuple):
-    """An answer's text, which works on its own, and sentences on what it needs and lacks."""
-
-    text: str
-    lacks: list[str]
-
-
-def source_of(function: Callable[..., Any], name: str | None = None) -> Source | None:
-    """The function's source with all that it uses; None where Python cannot find it.
-
-    `name` is what the notebook calls it, its own name unless given. Helpers, constants and imports
-    come from the notebook's other cells, wherever they stand.
-    """
-    name = name or str(getattr(function, "__name__", ""))
-    own = _own_source(function)
-    for notebook in _around(function):
-        bound = notebook.binding(name)
-        if bound and (own is None or _same(bound, own)):
-            return source_in(notebook, name)
-    if own is None:
-        return None
-    alone = read_notebook(own)  # made within another function: its own text is all there is
-    return Source(surroundings(alone, alone.statements).text(), lacks(alone, name))
-
-
-def source_in(notebook: Notebook, name: str) -> Source:
-    """The source of a notebook's function with all that it uses."""
-    return Source(surroundings(notebook, notebook.binding(name)).text(), lacks(notebook, name))
-
-
 def save(exercise_id: str, source: str, *, passed: bool) -> bool:
     """Keeps an answer; returns whether it differs from the newest one kept. Raises: OSError."""
     kept = answer_path(exercise_id) if passed else try_path(exercise_id)
@@ -100,14 +63,13 @@ def _newest(exercise_id: str) -> Path:
     return newest if os.path.lexists(newest) else other
 
 
-def newest_answers(*exercise_ids: str) -> dict[str, SavedPolicy]:
+def newest_answers(*exercise_ids: str) -> dict[str, LocalAnswer]:
     """The newest saved answers to these exercises, by function name; right or wrong, unchecked."""
-    found: dict[str, SavedPolicy] = {}
+    found: dict[str, LocalAnswer] = {}
     for item in map(exercise, exercise_ids):
         path = _newest(item.id)
         if _read(path) is not None:
-            text = source_in(_with_others(item, path), item.name).text
-            found[item.name] = SavedPolicy(text, item.name)
+            found[item.name] = LocalAnswer(_with_others(item, path).text, item.name)
     return found
 
 
@@ -140,7 +102,7 @@ def _sentence(num_mine: int, num_policies: int, problems: list[str]) -> str:
     return " ".join([counted + rest, *problems])
 
 
-def _load(exercise: Exercise) -> tuple[SavedPolicy | None, str | None]:
+def _load(exercise: Exercise) -> tuple[LocalAnswer | None, str | None]:
     """The saved answer if it still passes; else None, with a sentence if there was a file."""
     if not os.path.lexists(answer_path(exercise.id)):
         return None, None
@@ -150,18 +112,18 @@ def _load(exercise: Exercise) -> tuple[SavedPolicy | None, str | None]:
         return None, f"Your saved `{exercise.name}` was left out: {explain(error)}"
     except ValueError:
         return None, f"Your saved `{exercise.name}` was left out: its file is not UTF-8 text."
-    text, lacking = source_in(_with_others(exercise, answer_path(exercise.id)), exercise.name)
-    with own_starter().start() as channel:
-        report = exercise.check_text(text, channel)
+    answer = _with_others(exercise, answer_path(exercise.id))
+    report = exercise.check_answer(answer)
     if report.status == "passed":
-        return SavedPolicy(text, exercise.name), None
+        return LocalAnswer(answer.text, answer.name), None
     what = f"Your saved `{exercise.name}` was left out, because"
     if report.status == "missing":
-        return None, f"{what} {' '.join(lacking) or report.idea or 'its file does not define it.'}"
-    return None, f"{what} it does not pass its check any more: {report.idea}"
+        return None, f"{what} {report.idea or 'its file does not define it.'}"
+    why = f"{what} it does not pass its check any more: {report.idea}"
+    return None, f"{why} It stays recorded as passed; check it again."
 
 
-def _with_others(exercise: Exercise, path: Path) -> Notebook:
+def _with_others(exercise: Exercise, path: Path) -> Answer:
     """The answer kept there, after the other saved answers of its lesson, which it may call."""
     alike = [e for e in exercises() if e.lesson[:3] == exercise.lesson[:3] and e is not exercise]
     texts = [_read(each) or "" for each in (*(answer_path(e.id) for e in alike), path)]
@@ -170,41 +132,12 @@ def _with_others(exercise: Exercise, path: Path) -> Notebook:
         replace(item, cell=(number << 32) + item.cell)  # each file's cells are its own
         for number, notebook in enumerate(notebooks)
         for item in notebook.statements
+        if not item.is_import or any(item.module(name) in ALLOWED for name in item.binds)
     ]
-    return Notebook(tuple(statements), notebooks[-1].broken)
-
-
-def _own_source(function: Callable[..., Any]) -> str | None:
-    """The text of its `def`, decorators included; None for a lambda or what has no text."""
-    try:
-        text = textwrap.dedent(inspect.getsource(function))
-        body = ast.parse(text).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return None
-    return text if len(body) == 1 and isinstance(body[0], ast.FunctionDef) else None
-
-
-def _same(binding: tuple[Statement, ...], source: str) -> bool:
-    """Whether a notebook binds the name to this very function."""
-    mine = read_notebook(source).statements
-    return [ast.dump(item.node) for item in binding[:1]] == [ast.dump(item.node) for item in mine]
-
-
-def _around(function: Callable[..., Any]) -> Iterator[Notebook]:
-    """The notebook that runs here, and the file that the function stands in."""
-    if "marimo" in sys.modules:
-        from course.marimo_internals import safe_get_context
-
-        running = safe_get_context()
-        if running is not None:
-            yield read_cells(cell.code for cell in running.graph.cells.values())
-    jupyter = sys.modules.get("course.jupyter.reactive")
-    if jupyter is not None:
-        yield read_cells(jupyter.sources())
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    text = _read(Path(code.co_filename)) if code else None
-    if text is not None:
-        yield read_notebook(text)
+    whole = Notebook(tuple(statements), notebooks[-1].broken)
+    if not whole.binding(exercise.name):
+        return Answer(texts[-1], exercise.name)  # whose cells that cannot be read a check names
+    return answer_in(whole, exercise.name)
 
 
 def _read(path: Path) -> str | None:

@@ -25,7 +25,7 @@ from course.publish.notebook_blocks import slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
-from course.saved_answers import source_of
+from course.running_text import text_in_file
 from course.source.dependencies import Dependencies
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def export(stem: str, client: "BlockingKernelClient", folder: Path) -> Exported:
     widgets = [data for data in page.shown.values() if JUPYTER_WIDGET in data]
     untouched = page.statuses, page.texts
     for item in lesson_exercises(stem):
-        source = source_of(worked(item.id))
+        source = text_in_file(worked(item.id), item.name)
         assert source is not None
         page.answer(item.name, f"from __future__ import annotations\n{source.text}")
     return Exported(page.errors, len(widgets), *untouched, page.statuses)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.calling.answers import Answer, Wrap, answering
+from course.calling.answers import RemoteAnswer, Wrap, answering
 from course.calling.results import CallResult
 from course.exercise import Exercise, Function
 
@@ -164,11 +164,11 @@ Note = Callable[[tuple[Any, ...], Any], None]
 """Takes the arguments of a call and its result, or a generator's next value."""
 
 
-class Noted(Answer):
+class Noted(RemoteAnswer):
     """The same answer; every call of its function is passed to `note`."""
 
-    def __init__(self, answer: Answer, note: Note) -> None:
-        super().__init__(answer._channel, answer._name, answer._arguments, answer._function)
+    def __init__(self, answer: RemoteAnswer, note: Note) -> None:
+        super().__init__(answer._channel, answer._name, answer._arguments, answer._origin)
         self._note = note
 
     def call(
@@ -179,7 +179,7 @@ class Noted(Answer):
         self._note(args, result.value)
         return result
 
-    def asked_as(self, wrap: Wrap) -> Answer:
+    def asked_as(self, wrap: Wrap) -> RemoteAnswer:
         """Every call that one question makes is noted."""
         return super().asked_as(lambda ask: wrap(self._noted(ask)))
 

@@ -1,7 +1,7 @@
 """Answers: a learner's functions in a child process, asked in plain data.
 
-A check knows an `Answer` and never a function. What a check would run beside the answer runs here,
-where the verdict is made, and asks the answer call by call.
+A check knows a `RemoteAnswer` and never a function. What a check would run beside the answer runs
+here, where the verdict is made, and asks the answer call by call.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import torch
-
 from course.calling.channel import Channel, LostError, Reply, TooSlowError
-from course.calling.errors import BACKSTOP, place_in
+from course.calling.errors import BACKSTOP, FILE, place_in, place_in_answer
 from course.calling.functions import functions_in, pickled, sources
 from course.calling.processes import Starter, own_starter
 from course.calling.results import CallResult, Raised
 from course.calling.values import plain
+from course.source.answer import Answer
 
 Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes of an answer's function what the checks ask: one question may be many calls of it."""
@@ -34,11 +33,11 @@ _MAX_WORDS = 2_000  # characters of what an answer's process says in words
 _MAX_STDOUT = 10_100
 
 
-class Answer:
+class RemoteAnswer:
     """A function at the other end of a channel.
 
-    `function` is the same one in this process, where it came from here; it is never called. `wrap`
-    is what a check asks it through.
+    `origin` is its text, or the same function in this process, which is never called. `wrap` is
+    what a check asks it through.
     Mutable: `most_s`, seconds of computing that no call may exceed, whatever limit it is given.
     """
 
@@ -47,13 +46,13 @@ class Answer:
         channel: Channel,
         name: str,
         arguments: Sequence[str],
-        function: Callable[..., Any] | None = None,
+        origin: Answer | Callable[..., Any] | None = None,
         wrap: Wrap | None = None,
     ) -> None:
         self._channel = channel
         self._name = name
         self._arguments = arguments
-        self._function = function
+        self._origin = origin
         self._wrap = wrap
         self.most_s = math.inf
 
@@ -84,9 +83,9 @@ class Answer:
         after = () if error else tuple(plain(item) for item in question.left)
         return CallResult(value, after, error, False, question.stdout, question.cpu_s)
 
-    def asked_as(self, wrap: Wrap) -> Answer:
+    def asked_as(self, wrap: Wrap) -> RemoteAnswer:
         """The same answer, asked through what `wrap` makes of it, which runs here."""
-        asked = Answer(self._channel, self._name, self._arguments, self._function, wrap)
+        asked = RemoteAnswer(self._channel, self._name, self._arguments, self._origin, wrap)
         asked.most_s = self.most_s
         return asked
 
@@ -111,7 +110,7 @@ class Answer:
         said = reply.value("value")
         return said if isinstance(said, tuple) and len(said) == 2 else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
-    def callees(self, names: Sequence[str]) -> list[tuple[str, Answer]]:
+    def callees(self, names: Sequence[str]) -> list[tuple[str, RemoteAnswer]]:
         """The functions with these names that this one calls; none once its process has ended."""
         message = {"do": "callees", "name": self._name, "names": list(names)}
         try:
@@ -121,20 +120,22 @@ class Answer:
         arguments = _arguments(reply)
         called = [(name, f"{self._name}.{name}") for name in names]
         return [
-            (name, Answer(self._channel, path, arguments[path]))
+            (name, RemoteAnswer(self._channel, path, arguments[path]))
             for name, path in called
             if path in arguments
         ]
 
     def _place_in(self, dump: str) -> str:
-        return place_in(dump, self._function) if self._function else ""
+        if isinstance(self._origin, Answer):
+            return place_in_answer(dump, self._origin, FILE) if dump else ""
+        return place_in(dump, self._origin) if self._origin else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Answers by name; and by the same names, sentences on what they need and did not get."""
 
-    answers: dict[str, Answer]
+    answers: dict[str, RemoteAnswer]
     problems: dict[str, list[str]]
 
 
@@ -143,12 +144,16 @@ def load(channel: Channel, text: str, names: Sequence[str]) -> Loaded:
     message = {"do": "load", "text": text, "names": list(names)}
     reply = channel.exchange(message, _LOAD_S, BACKSTOP * _LOAD_S)
     arguments = _arguments(reply)
-    found = {name: Answer(channel, name, arguments[name]) for name in names if name in arguments}
+    found = {
+        name: RemoteAnswer(channel, name, arguments[name], Answer(text, name))
+        for name in names
+        if name in arguments
+    }
     said = reply.take("problems", dict)
     return Loaded(found, {name: _texts(said.get(name, [])) for name in names})
 
 
-def send(channel: Channel, function: Callable[..., Any], name: str) -> Answer:
+def send(channel: Channel, function: Callable[..., Any], name: str) -> RemoteAnswer:
     """Have the process take over a function of this one, with all that it uses.
 
     Raises: TypeError for a function that cannot travel, LostError, TooSlowError.
@@ -170,19 +175,25 @@ def send(channel: Channel, function: Callable[..., Any], name: str) -> Answer:
     error = _raised(reply)
     if error is not None:
         raise TypeError(f"{not_sent}: {error.told}")
-    return Answer(channel, name, _arguments(reply)[name], function)
+    return RemoteAnswer(channel, name, _arguments(reply)[name], function)
 
 
 @contextmanager
 def answering(
-    function: Callable[..., Any], name: str, starter: Starter | None = None
-) -> Generator[Answer]:
-    """A function of this process as an answer in one of its own, which ends afterwards.
+    function: Answer | Callable[..., Any], name: str, starter: Starter | None = None
+) -> Generator[RemoteAnswer]:
+    """An answer, or a function of this process, in a process of its own, which ends afterwards.
 
-    Raises: as `send` does.
+    Raises: as `send` does, and TypeError for a text without the function.
     """
     with (starter or own_starter()).start() as channel:
-        yield send(channel, function, name)
+        if not isinstance(function, Answer):
+            yield send(channel, function, name)
+            return
+        loaded = load(channel, function.text, [function.name])
+        if function.name not in loaded.answers:
+            raise TypeError(" ".join(loaded.problems[function.name]))
+        yield loaded.answers[function.name]
 
 
 class _RaisedError(Exception):
@@ -232,7 +243,7 @@ class _Question:
             "name": self._name,
             "args": given,
             "seed": self._seed,
-            "grad": torch.is_grad_enabled(),
+            "grad": _is_grad_enabled(),
             "shared": shared,
             "left": left,
         }
@@ -299,6 +310,11 @@ class RemoteGenerator(Generator[Any, Any, None]):
 
 
 RemoteGenerator.__name__ = "generator"  # as a sentence about a result names it
+
+
+def _is_grad_enabled() -> bool:
+    torch = sys.modules.get("torch")  # whoever has turned it off has imported it
+    return torch is None or torch.is_grad_enabled()
 
 
 def _raised(reply: Reply) -> Raised | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import functools
 import gc
 import io
 import linecache
@@ -21,27 +20,24 @@ import struct
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import torch
 
 from course.calling.channel import MOST_REPLY_BYTES, PACKED, RECORDS
-from course.calling.errors import blame, raised
+from course.calling.errors import FILE, blame, raised
 from course.calling.functions import argument_names, called_by
 from course.calling.plain_values import kind_of
 from course.calling.results import Opaque
 from course.calling.values import KeptResults, plain
 from course.calling.wire import MOST_BYTES, Storages, WireError, decode, encode
-from course.source.cells import Notebook
-from course.source.cutting import read_notebook
-from course.source.notebook import load
+from course.source.loading import load
 
 _LENGTH = struct.Struct(">I")
 _OURS = {"benchmarks", "course", "learn", "lessons", "nanogpt", "solutions", "tests", "widgets"}
-_NAME = "answers.py"  # of the file, in the words of an error
 _MAX_STDOUT = 10_000  # characters
 _MAX_SHOWN = 50_000  # of a run, below its cell: a page gets through so many at once
 _CUT = "\n... (the rest was cut)\n"
@@ -67,14 +63,25 @@ class Printed(io.TextIOBase):
         return self._buffer.getvalue() + (_CUT if self._is_cut else "")
 
 
+@dataclass(slots=True)
+class _Loaded:
+    """The functions of one check, their last results, and the generators under way. Mutable."""
+
+    functions: dict[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
+    results: defaultdict[str, KeptResults] = field(
+        default_factory=lambda: defaultdict[str, KeptResults](KeptResults)
+    )
+    generators: list[tuple[Callable[..., Any], Generator[Any, Any, Any]]] = field(
+        default_factory=list[tuple[Callable[..., Any], Generator[Any, Any, Any]]]
+    )
+
+
 class Answers:
-    """The functions that this process answers for. Mutable: what is loaded and under way."""
+    """Answers one channel. Mutable: the state of the check under way."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._functions: dict[str, Callable[..., Any]] = {}
-        self._results = defaultdict[str, KeptResults](KeptResults)
-        self._generators: list[tuple[Callable[..., Any], Generator[Any, Any, Any]]] = []
+        self._state = _Loaded()
 
     def serve(self) -> None:
         """Answer until the channel is closed."""
@@ -84,9 +91,13 @@ class Answers:
             self._send(reply, storages)
 
     def _load(self, text: str, names: list[str]) -> dict[str, Any]:
-        """Load functions from a lesson's text, with sentences on what each of them lacks."""
-        linecache.cache[_NAME] = _cached(text)
-        loaded = load(_cut(text), Path(_NAME), names)
+        """Load functions from an answer's text, with sentences on what each of them lacks.
+
+        A check begins with it, and nothing of the one before is kept.
+        """
+        self._state = _Loaded()
+        with contextlib.redirect_stdout(Printed(0)):
+            loaded = load(text, FILE, names)
         return {**self._added(loaded.functions), "problems": loaded.problems}
 
     def _unpickle(
@@ -97,11 +108,8 @@ class Answers:
         path: list[str],
         recursion_limit: int,
     ) -> dict[str, Any]:
-        """Take one function out of a pickle; `sources` are the texts of cells, for errors.
-
-        A check begins with it, and nothing of the one before is kept.
-        """
-        self.__init__(self._channel)
+        """Take one function out of a pickle; `sources` are the texts of cells, for errors."""
+        self._state = _Loaded()
         _look_in(path)
         sys.setrecursionlimit(recursion_limit)
         linecache.cache.update({file: _cached(text) for file, text in sources.items()})
@@ -111,12 +119,12 @@ class Answers:
             return {"arguments": {}, "error": raised(error, cloudpickle.loads)}
 
     def _added(self, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-        self._functions.update(functions)
+        self._state.functions.update(functions)
         return {"arguments": {name: argument_names(f) for name, f in functions.items()}}
 
     def _callees(self, name: str, names: list[str]) -> dict[str, Any]:
         """List the functions with these names that a function calls; they can be called too."""
-        called = called_by(self._functions[name], names)
+        called = called_by(self._state.functions[name], names)
         return self._added({f"{name}.{each}": function for each, function in called})
 
     def _call(
@@ -128,7 +136,7 @@ class Answers:
         stay here.
         """
         torch.set_grad_enabled(grad)
-        function, printed = self._functions[name], Printed()
+        function, printed = self._state.functions[name], Printed()
         random.seed(seed)
         # Without a GPU, torch.manual_seed keeps a copy of the stack for later, which takes 0.5 ms.
         torch.default_generator.manual_seed(seed)
@@ -137,10 +145,10 @@ class Answers:
             with contextlib.redirect_stdout(printed):
                 value = function(*args)
             if shared and isinstance(value, Generator):
-                self._generators.append((function, value))  # pyright: ignore[reportUnknownArgumentType]
-                said["generator"] = len(self._generators) - 1
+                self._state.generators.append((function, value))  # pyright: ignore[reportUnknownArgumentType]
+                said["generator"] = len(self._state.generators) - 1
             else:
-                said["value"] = self._results[name].keep(value, cloned=not shared)
+                said["value"] = self._state.results[name].keep(value, cloned=not shared)
             after = (plain(item, cloned=not shared) for item in args)
             said["args_after"] = tuple(after) if left else None
         except BaseException as error:  # SystemExit and MemoryError too are the function's own
@@ -167,10 +175,10 @@ class Answers:
 
     def _changed_result(self, name: str) -> dict[str, Any]:
         """Find a result of a function that a later call of it has changed."""
-        return {"value": self._results[name].changed()}
+        return {"value": self._state.results[name].changed()}
 
     def _go_on(self, generator: int, how: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        function, moves = self._generators[generator]
+        function, moves = self._state.generators[generator]
         said: dict[str, Any] = {"value": None, "error": None, "ended": False}
         printed = Printed()
         try:
@@ -213,12 +221,7 @@ def _look_in(path: list[str]) -> None:
 
 def _cached(text: str) -> tuple[int, None, list[str], str]:
     lines = [f"{line}\n" for line in text.split("\n")]
-    return len(text), None, lines, _NAME
-
-
-@functools.lru_cache(1)
-def _cut(text: str) -> Notebook:
-    return read_notebook(text)  # once for all of a lesson's exercises
+    return len(text), None, lines, FILE
 
 
 class _NotTheCourse(MetaPathFinder):

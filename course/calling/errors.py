@@ -18,8 +18,12 @@ from typing import Any
 
 from course.calling.policies import Policy
 from course.calling.results import PROJECT, Raised
+from course.source.answer import Answer
+from course.source.cutting import read_notebook
 from nanogpt.validate import PolicyError
 
+FILE = "answers.py"
+"""The file that errors of an answer name in the process that checks it."""
 BACKSTOP = 4.0
 """Wall seconds allowed per second of limit: a busy machine is not the learner's fault."""
 _MAX_MESSAGE, _MAX_KIND, _MAX_LINE = 200, 60, 100  # characters
@@ -143,6 +147,18 @@ def place_in(dump: str, function: Callable[..., Any]) -> str:
         if int(line) in lines and file == code.co_filename:
             number, text = _counted(code, int(line))
             return f" on its line {number}" + (f" (`{shortened(text, _MAX_LINE)}`)" if text else "")
+    return ""
+
+
+def place_in_answer(dump: str, answer: Answer, file: str) -> str:
+    """The answer's line in a dump of Python's fault handler, as a part of a sentence, or ""."""
+    for item in read_notebook(answer.text).binding(answer.name):
+        first, last = (item.line - 1 + (n or 1) for n in (item.node.lineno, item.node.end_lineno))
+        for where, line in re.findall(r'File "([^"\n]*)", line (\d{1,7}) in', dump):
+            if where == file and first <= int(line) <= last:
+                text = answer.text.split("\n")[int(line) - 1].strip()
+                said = f" (`{shortened(text, _MAX_LINE)}`)" if text else ""
+                return f" on its line {int(line) - first + 1}{said}"
     return ""
 
 

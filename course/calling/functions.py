@@ -16,6 +16,7 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 from course.calling.errors import code_inside
 from course.calling.results import PROJECT
+from course.source.answer import Answer
 
 _DEEPEST = 5  # containers, records and closures in each other, where functions are looked for
 _IMPORTABLE = {"__main__", "nanogpt", "course", "widgets", "torch", "numpy"} | (
@@ -23,12 +24,17 @@ _IMPORTABLE = {"__main__", "nanogpt", "course", "widgets", "torch", "numpy"} | (
 )
 
 
-def functions_in(value: Any, depth: int = 0) -> Iterator[Callable[..., Any]]:
-    """The functions that are no module's of ours, in containers, records and closures too."""
+def functions_in(value: Any, depth: int = 0) -> Iterator[Any]:
+    """The functions that are no module's of ours, in containers, records and closures too.
+
+    A learner's answer comes as its `Answer`.
+    """
     if depth > _DEEPEST:
         return
     inside: Iterable[Any] = ()
-    if hasattr(value, "__code__"):
+    if isinstance(value, Answer):
+        yield value
+    elif hasattr(value, "__code__"):
         if str(value.__module__).partition(".")[0] not in PROJECT:
             yield value
         with suppress(ValueError):  # a cell without contents

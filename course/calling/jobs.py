@@ -10,16 +10,18 @@ import functools
 import io
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 
 from course.calling.channel import LostError, TooSlowError
-from course.calling.errors import BACKSTOP, describe_timeout, place_in
+from course.calling.errors import BACKSTOP, describe_timeout, place_in, place_in_answer
 from course.calling.functions import Pickler, functions_in, pickled, sources
 from course.calling.processes import Starter, own_starter
 from course.calling.results import PROJECT, CallResult
+from course.source.answer import Answer
+from course.source.loading import file_of
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.model import GPT
 
@@ -46,7 +48,8 @@ def run(
 
     The job and its arguments may hold learners' functions. Raises: RunError.
     """
-    yours = list(functions_in((job, args)))
+    found = list(functions_in((job, args)))
+    yours = [each for each in found if not isinstance(each, Answer)]
     try:
         message = {
             "do": "run",
@@ -66,7 +69,7 @@ def run(
     except LostError as lost:
         raise RunError(f"the run {lost.words}") from None
     except TooSlowError as slow:
-        raise RunError(_stopped(slow, limit_s, yours)) from None
+        raise RunError(_stopped(slow, limit_s, found)) from None
     except TypeError as error:
         raise RunError(
             f"the run could not be sent to the process that computes it: {error}"
@@ -75,24 +78,31 @@ def run(
         raise RunError(f"the run came back with {error}") from None
 
 
-def call(function: Callable[..., Any], args: tuple[Any, ...]) -> CallResult:
+def call(function: Answer | Callable[..., Any], args: tuple[Any, ...]) -> CallResult:
     """One call of a learner's function on plain data, in a process of its own."""
     from course.calling.answers import answering
 
-    name = getattr(function, "__name__", "function")
     try:
-        with answering(function, name) as answer:
+        with answering(function, getattr(function, "__name__", "function")) as answer:
             return answer.call(args, limit_s=_CALL_S, wall_s=BACKSTOP * _CALL_S)
     except (LostError, TooSlowError, TypeError):
         return CallResult(None, (), None, True, "", 0.0)
 
 
-def _stopped(slow: TooSlowError, limit_s: float, yours: list[Callable[..., Any]]) -> str:
+def _stopped(
+    slow: TooSlowError, limit_s: float, yours: Sequence[Answer | Callable[..., Any]]
+) -> str:
     """The sentence for a run that was stopped, naming the function in which it was."""
-    for function in yours:
-        place = place_in(slow.dump, function)
+    for each in yours:
+        is_text = isinstance(each, Answer)
+        name = each.name if is_text else each.__name__
+        place = (
+            place_in_answer(slow.dump, each, file_of(name))
+            if is_text
+            else place_in(slow.dump, each)
+        )
         if place:
-            return f"your {function.__name__} {describe_timeout(slow.cpu_s, limit_s, place)}"
+            return f"your {name} {describe_timeout(slow.cpu_s, limit_s, place)}"
     return f"the run {describe_timeout(slow.cpu_s, limit_s)}"
 
 

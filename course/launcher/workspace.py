@@ -12,9 +12,9 @@ from pathlib import Path
 from course.files import explain, keep, read_bytes, write_atomically
 from course.moved_records import carry_records
 from course.moves import EXERCISES, LESSONS, renamed
+from course.source.answer import answer_in
 from course.source.cutting import read_notebook
 from course.source.merge_answers import answers, carry
-from course.source.surroundings import surroundings
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
 _UNREAD = "A saved answer was left out: "  # of each file said once
@@ -148,7 +148,7 @@ class Workspace:
             if f"def {old}(" not in text or not answers(whole := read_notebook(text), old):
                 continue
             new = now.partition(".")[2]
-            text = renamed(surroundings(whole, whole.binding(old)).text(), stem)
+            text = renamed(answer_in(whole, old).text, stem)
             if f"def {new}(" in text:
                 found[new] = text
         return found

@@ -14,14 +14,14 @@ from typing import Any
 from course.calling.answers import load
 from course.calling.channel import LostError, TooSlowError
 from course.calling.jobs import RunError, run
-from course.calling.policies import SavedPolicy
 from course.calling.processes import own_starter
 from course.files import read_bytes
 from course.launcher.failure import Failure
 from course.registry import exercises
 from course.saved_answers import load_policies
+from course.source.answer import answer_in
 from course.source.cutting import read_notebook
-from course.source.surroundings import surroundings
+from course.source.loading import LocalAnswer
 from nanogpt.contest import BASELINES, Entry, Round, Score, Workload, play, play_round, workload
 from nanogpt.contest import priority_key as reference_key
 from nanogpt.policies import Policies
@@ -46,7 +46,7 @@ Functions = Mapping[str, Callable[..., Any]]
 class OwnPolicies:
     """Saved functions by name, and their origin in a sentence."""
 
-    functions: Mapping[str, SavedPolicy]
+    functions: Mapping[str, LocalAnswer]
     sentence: str
 
 
@@ -78,7 +78,7 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
     that does not exist; OSError when it cannot be read.
     """
     answers = load_policies()
-    mine: dict[str, SavedPolicy] = {
+    mine: dict[str, LocalAnswer] = {
         item.name: getattr(answers.policies, item.name)
         for item in exercises()
         if item.name in PLAYED and answers.whose.get(item.name) == "yours"
@@ -98,7 +98,7 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
     return OwnPolicies(mine, " ".join(sentences))
 
 
-def read_policies(file: Path) -> dict[str, SavedPolicy]:
+def read_policies(file: Path) -> dict[str, LocalAnswer]:
     """The policies that a file defines. Raises: Failure, OSError."""
     try:
         content = read_bytes(file).decode()
@@ -119,10 +119,7 @@ def read_policies(file: Path) -> dict[str, SavedPolicy]:
     if not wanted:
         broken = f" {notebook.broken[0]}" if notebook.broken else ""
         raise Failure(f"{file} defines no policy; it takes functions called {ANY}.{broken}")
-    return {
-        name: SavedPolicy(surroundings(notebook, notebook.binding(name)).text(), name)
-        for name in wanted
-    }
+    return {name: LocalAnswer(answer_in(notebook, name).text, name) for name in wanted}
 
 
 def _listed(policies: Mapping[str, object]) -> str:

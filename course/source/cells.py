@@ -11,7 +11,7 @@ from typing import Literal
 
 from course.source.names import Names, is_local
 
-Place = Literal["setup", "top", "cell"]
+Place = Literal["setup", "top", "cell", "loose"]
 
 BUILTIN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
 ALLOWED = sys.stdlib_module_names | {"torch", "numpy"}
@@ -24,7 +24,8 @@ class Statement:
 
     `source` is dedented, has its comments and lacks marimo's own decorator; `lines` are its first
     and last in the file, decorators included, and `line` is where `source` begins. `cell` tells
-    cells apart, in their order; `place` is "top" for what stands at the top of the file.
+    cells apart, in their order; `place` is "top" for a function or class that is a cell of its own,
+    and "loose" for what stands in no cell.
     """
 
     source: str
@@ -54,6 +55,31 @@ class Statement:
     def is_import(self) -> bool:
         """Whether it is an import."""
         return isinstance(self.node, ast.Import | ast.ImportFrom)
+
+    @property
+    def is_future(self) -> bool:
+        """Whether it is `from __future__ import`."""
+        return isinstance(self.node, ast.ImportFrom) and self.node.module == "__future__"
+
+    @property
+    def is_shared_import(self) -> bool:
+        """Whether it is an import of names that all cells see."""
+        return self.is_import and not any(map(is_local, self.binds))
+
+    @property
+    def is_assignment(self) -> bool:
+        """Whether it binds names to values."""
+        return isinstance(self.node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+
+    @property
+    def is_definition(self) -> bool:
+        """Whether it defines a function or a class, or assigns."""
+        return self.is_assignment or self.is_function or isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it defines a function."""
+        return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef)
 
     @property
     def is_stub(self) -> bool:
@@ -150,7 +176,7 @@ class Notebook:
             found = [item for item in found if item.cell == cell] or found
         if not found:
             return self._starred(name)
-        winner = max(found, key=lambda item: (item.place == "top", item.cell)).cell
+        winner = max(found, key=lambda item: (item.place in ("top", "loose"), item.cell)).cell
         return tuple(item for item in found if item.cell == winner)
 
     def _starred(self, name: str) -> tuple[Statement, ...]:

@@ -112,7 +112,9 @@ def _statements(node: ast.stmt, lines: list[str], cell: int) -> list[Statement]:
         return [replace(item, line=item.line + kept[1]) for item in made]
     if _is_marimos(ast.unparse(node)):
         return []
-    return _cut([node], lines, node.lineno if _app_mark(node) else cell, "top")
+    if _app_mark(node):
+        return _cut([node], lines, node.lineno, "top")
+    return _cut([node], lines, cell, "cell" if cell else "loose")
 
 
 def _app_mark(node: ast.stmt) -> ast.expr | None:

@@ -1,18 +1,19 @@
-"""Carry a learner's answers from an old copy of a lesson into the new pristine one.
+"""Carry a learner's answers from an old copy of a lesson into the new pristine one, cell by cell.
 
-What an answer uses comes along: helpers, classes, constants and imports, wherever they stood.
-Works on source text with `ast` only, so that none of the learner's code is run.
+An answer's cell takes the place of the lesson's stub, and the other cells that it needs stand
+before the first answer. Works on text only: none of the learner's code is run.
 """
 
 import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from course.source.cells import Notebook, Statement
+from course.source.answer import missing, needed
+from course.source.cells import ALLOWED, Notebook, Statement
 from course.source.cutting import read_notebook
-from course.source.luggage import Luggage
-from course.source.surroundings import surroundings
+from course.source.indentation import indent, split_lines
+from course.source.names import is_local
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +47,24 @@ def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carrie
     mine, fresh = read_notebook(old), read_notebook(new)
     saved = {name: read_notebook(source) for name, source in (passed or {}).items()}
     stubs = {min(s.binds): s for s in fresh.statements if s.is_stub and s.place == "top"}
-    luggage = Luggage(fresh)
-    chosen: dict[str, Notebook] = {}
-    left: list[tuple[str, str]] = []
+    merge = _Merge(fresh, stubs)
     for name, stub in stubs.items():
         source = next((n for n in (mine, saved.get(name)) if n and answers(n, name)), None)
-        if source is None:
-            continue
-        why = _misfit(source, stub, luggage.theirs)
+        why = _misfit(source, stub) if source else ""
         if why:
-            left.append((name, why))
-        else:
-            chosen[name] = source
-    for source in dict.fromkeys(chosen.values()):
-        luggage.add({name: stubs[name] for name, home in chosen.items() if home is source}, source)
+            merge.left.append((name, why))
+        elif source is not None:
+            merge.chosen[name] = source
+    for source in dict.fromkeys(merge.chosen.values()):
+        merge.take(source)
     for cell in mine.broken:
         names = dict.fromkeys(cell.names())  # merge markers may leave one twice
-        lost = [name for name in names if name in stubs and name not in chosen]
-        left += [(name, str(cell)) for name in lost]
-        luggage.notes += [] if lost or not cell.text.strip() else [f"Left out: {cell}."]
-    notes = tuple(dict.fromkeys(luggage.notes))
-    text = luggage.written_into(new)
-    return Carried(text, tuple(chosen), tuple(luggage.names_along()), tuple(left), notes)
+        lost = [name for name in names if name in stubs and name not in merge.chosen]
+        merge.left += [(name, str(cell)) for name in lost]
+        merge.notes += [] if lost or not cell.text.strip() else [f"Left out: {cell}."]
+    along = sorted(name for name in merge.along if name not in merge.chosen)
+    notes = tuple(dict.fromkeys(merge.notes))
+    return Carried(merge.text(new), tuple(merge.chosen), tuple(along), tuple(merge.left), notes)
 
 
 def answers(notebook: Notebook, name: str) -> bool:
@@ -76,17 +73,12 @@ def answers(notebook: Notebook, name: str) -> bool:
     return bool(found) and not any(item.is_stub for item in found)
 
 
-def _misfit(source: Notebook, stub: Statement, theirs: set[str]) -> str:
+def _misfit(source: Notebook, stub: Statement) -> str:
     """Why the answer cannot take the stub's place, as the end of a sentence; "" if it can."""
-    answer = source.binding(min(stub.binds))
     wanted = _num_args(stub.node)[-1]
-    if wanted not in _num_args(answer[-1].node):
-        return f"the lesson calls it with {wanted} arguments, which yours does not take"
-    around = surroundings(source, answer, theirs - stub.binds)
-    units = [unit for unit in around.units if any(item in answer for item in unit)]
-    others = {name for unit in units for item in unit for name in item.binds} - stub.binds
-    shared = sorted(others & theirs)
-    return f"`{shared[0]}` is bound together with it, and the lesson has that too" if shared else ""
+    if wanted in _num_args(source.binding(min(stub.binds))[-1].node):
+        return ""
+    return f"the lesson calls it with {wanted} arguments, which yours does not take"
 
 
 def _num_args(node: ast.stmt) -> range:
@@ -98,3 +90,137 @@ def _num_args(node: ast.stmt) -> range:
     if None in args.kw_defaults:  # one that has to be named, which a lesson does not do
         return range(0)
     return range(most - len(args.defaults), sys.maxsize if args.vararg else most + 1)
+
+
+class _Merge:
+    """Collects the learner's cells for a new lesson, `fresh`. Mutable."""
+
+    def __init__(self, fresh: Notebook, stubs: Mapping[str, Statement]) -> None:
+        self.fresh, self.stubs = fresh, stubs
+        self.chosen: dict[str, Notebook] = {}
+        self.left: list[tuple[str, str]] = []
+        self.notes: list[str] = []
+        self.along: dict[str, str] = {}  # name -> source
+        self.cells: list[list[Statement]] = []
+        self.setup: list[str] = []  # statements for the setup cell
+
+    def take(self, source: Notebook) -> None:
+        """Take a text's chosen answers and the cells that they need and the lesson lacks."""
+        names = [name for name, home in self.chosen.items() if home is source]
+        needs = needed(source, names)
+        theirs = _public(self.fresh.statements) - self.chosen.keys()
+        self.notes += missing(source, needs).values()
+        self.setup += [
+            item.only(name)
+            for name, item in needs.imports
+            if (name in needs.names or item.module(name) in ALLOWED)
+            and name not in theirs
+            and self._is_new(name, item.only(name))
+        ]
+        for cell in needs.cells:
+            kept = [each for each in cell if self._is_kept(each, source, theirs)]
+            if kept and cell[0].place == "setup":
+                self.setup += [each.source for each in kept]
+            elif kept:
+                self.cells.append(kept)
+
+    def _is_kept(self, item: Statement, source: Notebook, theirs: set[str]) -> bool:
+        """Whether the lesson lacks the statement; notes what differs."""
+        for name in sorted(item.uses & theirs):
+            if _differ(source.binding(name, item.cell), self.fresh.binding(name), name):
+                words = f"`{name}`, which `{item.title}` uses, is the new lesson's own now."
+                self.notes.append(words)
+        if item.is_stub or item.binds & theirs or item.binds & self.left_names:
+            return False
+        known = [n for n in item.binds if not is_local(n) and not self._is_new(n, item.source)]
+        return not known
+
+    @property
+    def left_names(self) -> set[str]:
+        """The answers that are not carried over."""
+        return {name for name, _ in self.left}
+
+    def _is_new(self, name: str, text: str) -> bool:
+        """Whether no text before this one has brought the name."""
+        if name in self.along and self.along[name] != text:
+            self.notes.append(f"`{name}` was found twice; the first one was taken.")
+        return self.along.setdefault(name, text) is text
+
+    def text(self, new: str) -> str:
+        """The text of `fresh` with the learner's cells in it."""
+        lines = split_lines(new)
+        places = {name: self.stubs[name] for name in self.chosen}
+        in_cells = self._names_of_cells()
+        helpers = [cell for cell in self.cells if not _public(cell) & places.keys()]
+        edits: list[tuple[int, int, list[str]]] = []
+        done: set[str] = set()
+        for name, stub in sorted(places.items(), key=lambda pair: pair[1].line):
+            made: list[str] = []
+            for helper in helpers:
+                made += [*_written(helper, ["@app.function"], in_cells), "", ""]
+            helpers = []
+            cell = next(cell for cell in self.cells if name in _public(cell))
+            if name not in done:
+                made += _written(cell, lines[stub.lines[0] - 1 : stub.line - 1], in_cells)
+            done |= _public(cell)
+            edits.append((stub.lines[0] - 1, stub.lines[1], made))
+        if self.setup:
+            edits.append(self._setup_cell(lines))
+        for start, end, made in sorted(edits, reverse=True):
+            lines[start:end] = made
+        return "\n".join(lines)
+
+    def _setup_cell(self, lines: list[str]) -> tuple[int, int, list[str]]:
+        made = [line for text in self.setup for line in split_lines(indent(text))]
+        ends = [item.lines[1] for item in self.fresh.statements if item.place == "setup"]
+        if ends:
+            return max(ends), max(ends), made
+        app = next(n for n, line in enumerate(lines) if line.startswith("app = "))
+        while not lines[app].rstrip().endswith(")"):
+            app += 1
+        return app + 1, app + 1, ["", "with app.setup:", *made]
+
+    def _names_of_cells(self) -> set[str]:
+        """The names that cells bind: what needs one of them must be a cell itself."""
+        names = _public(item for item in self.fresh.statements if item.place == "cell")
+        waiting = list(self.cells)
+        while found := [c for c in waiting if not _is_definition(c) or _needs(c) & names]:
+            names |= {name for cell in found for name in _public(cell)}
+            waiting = [cell for cell in waiting if cell not in found]
+        return names
+
+
+def _public(items: Iterable[Statement]) -> set[str]:
+    return {name for item in items for name in item.binds if not is_local(name)}
+
+
+def _needs(cell: Iterable[Statement]) -> set[str]:
+    return {name for item in cell for name in item.uses} - _public(cell)
+
+
+def _is_definition(cell: list[Statement]) -> bool:
+    kinds = ast.FunctionDef | ast.ClassDef
+    return len(cell) == 1 and bool(_public(cell)) and isinstance(cell[0].node, kinds)
+
+
+def _written(cell: list[Statement], mark: list[str], in_cells: set[str]) -> list[str]:
+    """The cell as marimo writes it: a function or class at the top of the file where it can be."""
+    if _is_definition(cell) and not _public(cell) & in_cells:
+        if isinstance(cell[0].node, ast.ClassDef):
+            mark = [line.replace("@app.function", "@app.class_definition") for line in mark]
+        return [*mark, *split_lines(cell[0].source)]
+    source = "\n".join(item.source for item in cell)
+    given = sorted(_public(cell))
+    shown = f"({given[0]},)" if len(given) == 1 else ", ".join(given)
+    gap = [""] if isinstance(cell[-1].node, ast.FunctionDef | ast.ClassDef) else []
+    head = f"def _({', '.join(sorted(_needs(cell) & in_cells))}):"
+    mark = [line.replace("@app.function", "@app.cell") for line in mark]
+    return [*mark, head, *split_lines(indent(source)), *gap, f"    return {shown}".rstrip()]
+
+
+def _differ(old: tuple[Statement, ...], new: tuple[Statement, ...], name: str) -> bool:
+    """Whether two notebooks bind a name to different things; a stub counts as nothing."""
+    if not old or any(item.is_stub for item in (*old, *new)):
+        return False
+    dumps = ([ast.dump(ast.parse(item.only(name))) for item in items] for items in (old, new))
+    return next(dumps) != next(dumps)

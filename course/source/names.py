@@ -5,60 +5,24 @@ import symtable
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-_IMMUTABLE = (
-    ast.Constant, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator, ast.expr_context,
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """The names of one statement.
 
-    It `binds` some and `needs` others from outside; `annotations` stand only in annotations. It
-    looks up `runs` when it runs, and not only when a function of its own is called. It asks
-    `changes` for something that may change them (`x[0] = 1`, `n = x.pop()`), and `sets_up` for no
-    value (`x.y = 1`, `x.seed(0)`, `seed(0)`).
+    It `binds` some and `needs` others from outside; `annotations` stand only in annotations. It may
+    change the values of `changes` when it runs (`x[0] = 1`, `n = x.pop()`).
     """
 
     binds: frozenset[str]
     needs: frozenset[str]
     annotations: frozenset[str]
-    runs: frozenset[str]
     changes: frozenset[str]
-    sets_up: frozenset[str]
 
 
 def is_local(name: str) -> bool:
     """Whether marimo keeps the name to its cell."""
     return name.startswith("_") and not name.startswith("__")
-
-
-def is_constant(node: ast.stmt) -> bool:
-    """Whether it binds names to values that are written there and that nothing can change."""
-    match node:
-        case ast.Assign(targets=places, value=value):
-            pass
-        case ast.AnnAssign(target=place, value=ast.expr() as value):
-            places = [place]
-        case _:
-            return False
-    names = all(isinstance(place, ast.Name) for place in places)
-    return names and all(isinstance(each, _IMMUTABLE) for each in ast.walk(value))
-
-
-def only_shows(node: ast.stmt) -> bool:
-    """Whether it can change nothing: an assertion, or what is printed or shown without a call."""
-    match node:
-        case ast.Assert():
-            return True
-        case ast.Expr(ast.Call(ast.Name("print"), args, keywords)):
-            parts: list[ast.expr] = [*args, *(each.value for each in keywords)]
-        case ast.Expr(value):
-            parts = [value]
-        case _:
-            return False
-    acts = ast.Call | ast.NamedExpr | ast.Await | ast.Subscript
-    return not any(isinstance(each, acts) for part in parts for each in ast.walk(part))
 
 
 def names_of(source: str, node: ast.stmt) -> Names:
@@ -84,9 +48,7 @@ def names_of(source: str, node: ast.stmt) -> Names:
         binds=frozenset(binds),
         needs=frozenset(needs - binds),
         annotations=frozenset(_in_annotations(node) - needs - binds),
-        runs=frozenset(_names_in(_run_parts(node)) & needs),
         changes=frozenset(_changed(node)),
-        sets_up=frozenset(_set_up(node)),
     )
 
 
@@ -119,17 +81,6 @@ def _changed(node: ast.stmt) -> Iterator[str]:
                 yield from _stored(each)
     for decorator in getattr(node, "decorator_list", []):
         yield from _root(decorator)
-
-
-def _set_up(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.If) and "__name__" in _names_in([node.test]):
-        return  # what a file does when it is run by itself
-    for each in _walk_run_parts(node):
-        match each:
-            case ast.Expr(ast.Call(called)):
-                yield from _root(called)
-            case _:
-                yield from _stored(each)
 
 
 def _stored(node: ast.AST) -> Iterator[str]:

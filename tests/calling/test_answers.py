@@ -20,7 +20,7 @@ from launching import wait_for
 
 from course import harness
 from course.calling import jobs
-from course.calling.answers import Answer, answering
+from course.calling.answers import RemoteAnswer, answering
 from course.calling.channel import MOST_REPLY_BYTES, Channel, LostError
 from course.calling.results import CallResult, Opaque
 from course.registry import exercise
@@ -30,13 +30,15 @@ process = pytest.mark.process
 
 
 @contextlib.contextmanager
-def apart(function: Function) -> Iterator[Answer]:
+def apart(function: Function) -> Iterator[RemoteAnswer]:
     """A function in a process of its own."""
     with answering(function, function.__name__) as answer:
         yield answer
 
 
-def call(answer: Answer, *args: Any, limit_s: float = 5.0, wall_s: float = 20.0) -> CallResult:
+def call(
+    answer: RemoteAnswer, *args: Any, limit_s: float = 5.0, wall_s: float = 20.0
+) -> CallResult:
     return answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=0)
 
 
@@ -172,13 +174,13 @@ class Nobody:
 
 
 @contextlib.contextmanager
-def told_by(content: bytes) -> Iterator[Answer]:
+def told_by(content: bytes) -> Iterator[RemoteAnswer]:
     """An answer of whose process these bytes have come already, and no more will."""
     here, there = socket.socketpair()
     with here, there:
         there.send(content)
         there.shutdown(socket.SHUT_WR)
-        yield Answer(Channel(here, Nobody()), "answer", [])
+        yield RemoteAnswer(Channel(here, Nobody()), "answer", [])
 
 
 def tree(value: Any) -> Any:

@@ -44,8 +44,10 @@ def starter(request: pytest.FixtureRequest) -> Iterator[Starter]:
 
 
 def made_in_a_notebook(lines: str) -> attempts.Attempt:
-    space: dict[str, Any] = {}
-    exec(compile(f"{HEAD}    {lines}\n", "cell.py", "exec"), space)
+    path, space = work_folder() / "cell.py", dict[str, Any]()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{HEAD}    {lines}\n")
+    exec(compile(path.read_text(), path, "exec"), space)
     return attempt("l00.next_inputs", lambda: space["next_inputs"])
 
 

@@ -19,7 +19,7 @@ from tiers import some
 from torch import Tensor
 
 from course import harness
-from course.calling.answers import Answer
+from course.calling.answers import RemoteAnswer
 from course.calling.results import CallResult
 from course.registry import exercise
 from course.report import Report
@@ -279,13 +279,13 @@ def test_a_report_shows_values_readably_and_what_the_shown_call_printed(
     exercise_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item, asked = exercise(exercise_id), list[tuple[Any, ...]]()
-    call = Answer.call
+    call = RemoteAnswer.call
 
-    def loud(self: Answer, args: tuple[Any, ...], **limits: Any) -> CallResult:
+    def loud(self: RemoteAnswer, args: tuple[Any, ...], **limits: Any) -> CallResult:
         asked.append(args)
         return replace(call(self, args, **limits), stdout=f"call {len(asked) - 1}\n")
 
-    monkeypatch.setattr(Answer, "call", loud)
+    monkeypatch.setattr(RemoteAnswer, "call", loud)
     for answer in [of_another_kind, *some([each.function for each in wrong(exercise_id)], 6)]:
         asked.clear()
         report = checked(exercise_id, answer)

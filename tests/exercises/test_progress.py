@@ -15,7 +15,7 @@ from course.attempt import save_attempt
 from course.overview import overview
 from course.prediction import predict
 from course.report import Report
-from course.saved_answers import source_of
+from course.running_text import text_in_file
 
 EXERCISES = "progress/exercises"
 
@@ -156,7 +156,9 @@ def test_a_full_disk_is_said_and_leaves_what_was_saved(work, monkeypatch):
 
 def test_progress_is_saved_where_the_answer_cannot_be(work):
     (work / "answers" / "l00.next_inputs.py").mkdir(parents=True)
-    note = save_attempt(report(exercise="l00.next_inputs"), source_of(worked("l00.next_inputs")))
+    note = save_attempt(
+        report(exercise="l00.next_inputs"), text_in_file(worked("l00.next_inputs"), "next_inputs")
+    )
     assert note.startswith("Your answer could not be saved: ")
     assert note.endswith("a folder stands in its place: move it away.")
     assert progress.load("l00.next_inputs").ever_passed

@@ -13,8 +13,8 @@ from course.lesson_map import LESSONS, entries, find_id, find_lesson
 from course.overview import overview
 from course.prediction import hints
 from course.registry import exercises, lesson_exercises
-from course.source.cutting import read_notebook
-from course.source.notebook import load, notebook_text
+from course.source.loading import load
+from course.source.texts import notebook_text
 
 NOTEBOOK = '''\
 import marimo
@@ -138,7 +138,7 @@ def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
     (tmp_path / "mine.py").write_text("\n".join(sources))
     (tmp_path / "mine.IPYNB").write_text(notebook_of(*sources))
     for path in tmp_path.iterdir():
-        found = load(read_notebook(notebook_text(path)), path, ["next_inputs", "f"])
+        found = load(notebook_text(path), path.name, ["next_inputs", "f"])
         assert found.functions["next_inputs"]([1, 2], 1) == [2]
         assert [*found.functions] == ["next_inputs"] and "the cell of `f` at" in found.problems[
             "f"

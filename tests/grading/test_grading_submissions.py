@@ -23,8 +23,8 @@ from course.grading.handed_in import zips
 from course.grading.handed_in.layouts import LAYOUTS, lesson_named
 from course.grading.handed_in.submissions import Found, find_submissions
 from course.lesson_map import LESSONS
+from course.source.answer import missing, needed
 from course.source.cutting import read_notebook
-from course.source.surroundings import surroundings
 
 L01, L02, L02B = "l01_chunked_prefill", "l02_scheduling", "l02b_waiting"
 STEMS = [lesson.stem for lesson in LESSONS]
@@ -470,10 +470,11 @@ def test_a_notebooks_cells_are_cut_apart(tmp_path: Path):
     found = [item.node.name for item in read.statements if isinstance(item.node, ast.FunctionDef)]
     assert found == ["helper", "chunk_mask"]
     assert read.broken[0].names() == ["chunk_size"]
-    needed = surroundings(read, read.binding("chunk_mask"))
-    first_lines = [item.source.splitlines()[0] for item in needed.statements]
-    assert first_lines == ["_TABLE = {}", "# a comment", "def chunk_mask(past, new):"]
-    assert needed.unknown == ()
+    needs = needed(read, ["chunk_mask"])
+    first_lines = [item.source.splitlines()[0] for item in needs.statements]
+    own_cell = ["pass", "files = None", "def chunk_mask(past, new):"]
+    assert first_lines == ["_TABLE = {}", "# a comment", *own_cell]
+    assert missing(read, needs) == {}
     assert text.count("%kept") == 1 and "%time" not in text and "!ls" not in text
 
 

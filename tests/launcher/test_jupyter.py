@@ -244,4 +244,4 @@ def test_a_changed_cell_brings_along_what_depends_on_it_and_an_answer_is_saved(t
         again.run_all()
         assert again.answer("later", later.format(0)) == ["sng-again-4"]
     kept = (tmp_path / "answers" / "l00.next_inputs.py").read_text()
-    assert kept == f"{later.format('first')}\n\n\n{source}\n"
+    assert kept == f"# %%\n{later.format('first')}\n\n\n# %%\n{source}\n"

@@ -20,10 +20,10 @@ from course.grading.handed_in.pieces import (
     read_piece,
     suffix_of,
 )
-from course.grading.handed_in.texts import text_of
 from course.grading.handed_in.zips import members
 from course.lesson_map import find_lesson
 from course.moves import with_todays_names
+from course.source.texts import text_of
 
 _ZIPS_DEEP = 2  # a student's zip file in the class's
 _SEVERAL = "the student has several files for this lesson, and none is graded"

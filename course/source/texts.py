@@ -3,15 +3,26 @@
 import ast
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
-from course.grading.handed_in.pieces import LARGEST, too_large
+from course.files import read_bytes
 from course.source.cutting import CELL_MARK
 from course.source.indentation import split_lines
 from course.source.magics import UNREADABLE, as_python
 
+_MOST_KB = 256  # of code
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _NOTEBOOK = "is no notebook that Jupyter could open: save it there again"
+
+
+def notebook_text(path: Path) -> str:
+    """The text of a notebook's cells, marimo's or Jupyter's.
+
+    Raises: OSError when the file cannot be read, ValueError with the end of a sentence when it
+    holds no text.
+    """
+    return text_of(".ipynb" if path.suffix.lower() == ".ipynb" else ".py", read_bytes(path))
 
 
 def text_of(suffix: str, content: bytes) -> str:
@@ -51,8 +62,8 @@ def _code_cells(text: str) -> str:
         cells = [str(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     except Exception as error:  # it believes what it reads, and fails in as many ways
         raise ValueError(_NOTEBOOK) from error
-    if sum(map(len, cells)) > LARGEST[".py"]:
-        raise ValueError(too_large(LARGEST[".py"]))
+    if sum(map(len, cells)) > _MOST_KB << 10:
+        raise ValueError(f"is larger than {_MOST_KB} KB: leave out all but the lesson")
     if not any(cell.strip() for cell in cells):
         raise ValueError("has no code in it: hand in the notebook with your answers")
     return f"\n\n\n{CELL_MARK}\n".join(map(_as_statements, cells)) + "\n"
