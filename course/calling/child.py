@@ -77,18 +77,14 @@ class _Loaded:
 
 
 class Answers:
-    """Answers one channel. Mutable: the state of the check under way."""
+    """What is asked of answers, and their replies. Mutable: the state of the check under way."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    def __init__(self) -> None:
         self._state = _Loaded()
 
-    def serve(self) -> None:
-        """Answer until the channel is closed."""
-        while (content := self._receive()) is not None:
-            said, storages = decode(content, RECORDS, packed=PACKED)
-            reply = getattr(self, f"_{said.pop('do')}")(**said)
-            self._send(reply, storages)
+    def reply(self, said: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a message, both in plain data."""
+        return getattr(self, f"_{said['do']}")(**{k: v for k, v in said.items() if k != "do"})
 
     def _load(self, text: str, names: list[str]) -> dict[str, Any]:
         """Load functions from an answer's text, with sentences on what each of them lacks.
@@ -191,6 +187,19 @@ class Answers:
             said["error"] = raised(error, function)
         return {**said, "stdout": printed.text()}
 
+
+class _Served:
+    """One channel, on which answers reply in frames."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def serve(self, answers: Answers) -> None:
+        """Reply until the channel is closed."""
+        while (content := self._receive()) is not None:
+            said, storages = decode(content, RECORDS, packed=PACKED)
+            self._send(answers.reply(said), storages)
+
     def _send(self, said: dict[str, Any], storages: Storages) -> None:
         try:
             most = MOST_BYTES if said.get("why", "") != "" else MOST_REPLY_BYTES
@@ -250,6 +259,6 @@ def serve(channel: socket.socket) -> None:
     sys.stderr = Printed(0)  # what lies behind it is for the fault handler, and has no limit
     try:
         channel.send(b"r")  # ready; where credentials go along, they say which process this is
-        Answers(channel).serve()
+        _Served(channel).serve(Answers())
     finally:
         os._exit(0)

@@ -78,14 +78,13 @@ class Drawing(standalone.Drawing):
 class Exercise:
     """An answer that the notebook checks; `worked` is the source of a right one, or "".
 
-    Where the page has an editor for it, `stub` is the text to begin with and `prelude` the imports
-    above it; `needs_tensors` says why there is none.
+    Where the page has an editor for it, `stub` is the text to begin with; `needs_tensors` says why
+    there is none.
     """
 
     id: str
     worked: str = ""
     stub: str = ""
-    prelude: str = ""
     needs_tensors: bool = False
 
     @property

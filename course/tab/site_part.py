@@ -1,6 +1,5 @@
 """The site's part that runs Python in a page: editors, the interpreter, and the course's code."""
 
-import ast
 import json
 import shutil
 import zipfile
@@ -8,21 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from course.exercise import Exercise as AnyExercise
 from course.launcher.failure import Failure
 from course.publish.notebook_blocks import Block, Code, Exercise
+from course.registry import exercises, lesson_exercises
+from course.source.cutting import read_notebook
 
 PYODIDE = "314.0.7"
 """The version of the npm package whose files `learn.py site OUT --pyodide FOLDER` takes."""
-NEED_TENSORS = frozenset(
-    ("cached_attention", "chunk_mask", "full_mask", "pack", "split_kv", "evict", "compare_logits")
-)
-"""The exercises that compute with tensors, which the interpreter of a page does not have."""
 _INTERPRETER = (
     "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip",
 )  # fmt: skip
 _ROOT = Path(__file__).parents[2]
 _STATIC = Path(__file__).parent / "static"
-_NOT_NEEDED = ("grading", "jupyter", "launcher", "leaderboard", "live", "publish", "audit")
+_NOT_NEEDED = ("grading", "jupyter", "leaderboard", "live", "publish", "audit")
 
 
 def write(folder: Path, pyodide: Path) -> None:
@@ -58,38 +56,47 @@ def check_package(pyodide: Path) -> None:
 
 
 def _sources() -> Iterable[Path]:
-    """The course's Python that a check imports, and the styles of its report."""
+    """The Python that checks import, and the styles of their reports; no tensors' exercises."""
+    left_out = {_ROOT / "solutions" / item.lesson / f"{item.name}.py" for item in _with_tensors()}
     for package in ("nanogpt", "course", "solutions"):
-        for path in sorted((_ROOT / package).rglob("*.py")):
-            if package != "course" or path.relative_to(_ROOT).parts[1] not in _NOT_NEEDED:
+        for path in sorted((_ROOT / package).rglob("*.py*")):
+            is_needed = package != "course" or path.relative_to(_ROOT).parts[1] not in _NOT_NEEDED
+            if is_needed and path.suffix in (".py", ".pyi") and path not in left_out:
                 yield path
     yield from sorted((_ROOT / "course" / "static").glob("*.css"))
 
 
-def with_editors(stem: str, blocks: Sequence[Block]) -> list[Block]:
-    """The blocks of a lesson, with an editor in place of each exercise's stub."""
-    prelude = _prelude((_ROOT / "lessons" / f"{stem}.py").read_text("utf-8"))
+def _with_tensors() -> Iterable[AnyExercise]:
+    for stem in {item.lesson for item in exercises()}:
+        notebook = read_notebook((_ROOT / "lessons" / f"{stem}.py").read_text("utf-8"))
+        for item in lesson_exercises(stem):
+            if needs_tensors(notebook.binding(item.name)[0].source):
+                yield item
+
+
+def needs_tensors(stub: str) -> bool:
+    """Whether an exercise computes with tensors, which its signature says."""
+    return "torch." in stub
+
+
+def with_editors(blocks: Sequence[Block]) -> list[Block]:
+    """A lesson's blocks, with an editor in place of each exercise's stub."""
     found: list[Block] = []
     for block in blocks:
-        if not isinstance(block, Exercise):
-            found.append(block)
-        elif block.name in NEED_TENSORS:
-            found.append(replace(block, needs_tensors=True))
-        else:
+        if isinstance(block, Exercise):
             at = max(i for i, each in enumerate(found) if isinstance(each, Code) and each.label)
-            stub = found.pop(at)
+            stub = found[at]
             assert isinstance(stub, Code)
-            found.append(replace(block, stub=stub.source, prelude=prelude))
+            if needs_tensors(stub.source):
+                found.append(replace(block, needs_tensors=True))
+            else:
+                found[at] = replace(block, stub=stub.source)
+        else:
+            found.append(block)
     return found
 
 
-def _prelude(lesson: str) -> str:
-    """The imports of a lesson's setup cell that answers may use."""
-    (setup,) = (each for each in ast.parse(lesson).body if isinstance(each, ast.With))
-    lines = [
-        ast.unparse(each)
-        for each in setup.body
-        if isinstance(each, ast.Import | ast.ImportFrom)
-        and not ast.unparse(each).split()[1].startswith(("course", "marimo", "widgets"))
-    ]
-    return "\n".join(lines)
+def prelude(stem: str) -> str:
+    """The statements of a lesson's setup cell, of which an answer runs what it uses."""
+    notebook = read_notebook((_ROOT / "lessons" / f"{stem}.py").read_text("utf-8"))
+    return "\n".join(item.source for item in notebook.statements if item.place == "setup")

@@ -26,25 +26,25 @@ async function start() {
   all = (await (await fetched(new URL("sizes.json", import.meta.url))).json()).bytes;
   const archive = self.fetch(new URL("course.zip", import.meta.url)).then((it) => it.arrayBuffer());
   const python = await loadPyodide({
-    stdin: () => {
-      throw new Error("nobody can type here");
-    },
+    stdin: () => null, // nobody can type here
     stdout: () => {},
     stderr: () => {},
   });
   python.unpackArchive(await archive, "zip", { extractDir: "/course" });
-  python.runPython("import sys; sys.path.insert(0, '/course'); from course.tab import stand_ins");
+  python.runPython("import sys; sys.path.insert(0, '/course')");
+  python.runPython("from course.tab import stand_ins; stand_ins.install()");
   return python.pyimport("course.tab.in_page");
 }
 
 const started = start();
+const alive = () => self.postMessage({});
 
 self.onmessage = async ({ data: { id, name, args } }) => {
   try {
     const page = await started;
-    const value = name === "ready" ? null : JSON.parse(page[name](JSON.stringify(args)));
-    self.postMessage({ id, value });
+    self.postMessage({ id, value: JSON.parse(page[name](JSON.stringify(args), alive)) });
   } catch (error) {
-    self.postMessage({ id, error: String(error.message ?? error) });
+    // Whatever state it is in, the page goes on with a fresh one.
+    self.postMessage({ id, fatal: String(error.message ?? error).trim().split("\n").at(-1) });
   }
 };
