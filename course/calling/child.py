@@ -94,7 +94,7 @@ class Answers:
         self._state = _Loaded()
         with contextlib.redirect_stdout(Printed(0)):
             loaded = load(text, FILE, names)
-        return {**self._added(loaded.functions), "problems": loaded.problems}
+        return {**self.take(loaded.functions), "problems": loaded.problems}
 
     def _unpickle(
         self,
@@ -110,18 +110,19 @@ class Answers:
         sys.setrecursionlimit(recursion_limit)
         linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         try:
-            return self._added({name: cloudpickle.loads(content)})
+            return self.take({name: cloudpickle.loads(content)})
         except BaseException as error:
             return {"arguments": {}, "error": raised(error, cloudpickle.loads)}
 
-    def _added(self, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    def take(self, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+        """Add functions to the check; the names of their arguments."""
         self._state.functions.update(functions)
         return {"arguments": {name: argument_names(f) for name, f in functions.items()}}
 
     def _callees(self, name: str, names: list[str]) -> dict[str, Any]:
         """List the functions with these names that a function calls; they can be called too."""
         called = called_by(self._state.functions[name], names)
-        return self._added({f"{name}.{each}": function for each, function in called})
+        return self.take({f"{name}.{each}": function for each, function in called})
 
     def _call(
         self, name: str, args: tuple[Any, ...], seed: int, grad: bool, shared: bool, left: bool

@@ -6,7 +6,7 @@ is watched from within, wherever the answer's code jumps back or begins a functi
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any, Self
 
@@ -39,6 +39,10 @@ class PageChannel(Channel):
         self._answers = Answers()
         self._stopped: TooSlowError | None = None
         self._signed = 0.0
+
+    def take(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        """Answer with functions of this interpreter instead of a text's."""
+        self._answers.take(functions)
 
     def cpu_s(self) -> float:
         """Seconds of this interpreter so far."""
