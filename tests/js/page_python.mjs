@@ -8,4 +8,9 @@ const python = await loadPyodide({ stdin: () => null });
 python.unpackArchive(readFileSync(archive), "zip", { extractDir: "/course" });
 python.runPython("import sys; sys.path.insert(0, '/course')");
 python.runPython("from course.tab import stand_ins; stand_ins.install()");
-python.runPython(readFileSync(file, "utf8"));
+try {
+  python.runPython(readFileSync(file, "utf8"));
+} catch (error) {
+  console.error(error.message); // and not the interpreter's source
+  process.exitCode = 1;
+}
