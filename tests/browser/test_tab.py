@@ -90,7 +90,9 @@ def verdict(box):
 def test_an_answer_is_judged_on_the_page_and_what_was_written_outlives_a_reload(look):
     page = look("l01_chunked_prefill")
     box = box_of(page, "l01.chunk_size")
-    assert write(box, CHUNK_SIZE + "print('seen')\n    return token_budget - num_decodes") == "failed"
+    assert (
+        write(box, CHUNK_SIZE + "print('seen')\n    return token_budget - num_decodes") == "failed"
+    )
     expect(box.locator(".tab-report")).to_contain_text("After every decode has its token")
     expect(box.locator(".tab-report")).to_contain_text("seen")
     expect(box.locator(".tab-worked")).to_be_hidden()

@@ -35,6 +35,8 @@ def test_every_answer_gets_the_verdict_and_the_sentence_that_it_gets_in_the_cour
                 continue
             report = exercise(item.id).check(function)
             if [report.status, report.idea] != here[item.id, number]:
-                differing.append((item.id, number, report.status, report.idea, here[item.id, number]))
+                differing.append(
+                    (item.id, number, report.status, report.idea, here[item.id, number])
+                )
     assert differing == []
     assert len(tensors) == 8 and left_out <= MOST_LEFT_OUT

@@ -4,11 +4,11 @@ import { readFileSync } from "node:fs";
 
 const [folder, archive, file] = process.argv.slice(2);
 const { loadPyodide } = await import(`${folder}/pyodide.mjs`);
-const python = await loadPyodide({ stdin: () => null });
-python.unpackArchive(readFileSync(archive), "zip", { extractDir: "/course" });
-python.runPython("import sys; sys.path.insert(0, '/course')");
-python.runPython("from course.tab import stand_ins; stand_ins.install()");
 try {
+  const python = await loadPyodide({ stdin: () => null });
+  python.unpackArchive(new Uint8Array(readFileSync(archive)), "zip", { extractDir: "/course" });
+  python.runPython("import sys; sys.path.insert(0, '/course')");
+  python.runPython("from course.tab import stand_ins; stand_ins.install()");
   python.runPython(readFileSync(file, "utf8"));
 } catch (error) {
   console.error(error.message); // and not the interpreter's source
