@@ -21,4 +21,4 @@ for item in exercises():
         channel.take({item.name: function})
         answer = RemoteAnswer(channel, item.name, argument_names(function), function)
         report = item.judge(answer)
-        print(json.dumps([item.id, number, report.status, report.idea]), flush=True)
+        sys.stdout.write(f"{json.dumps([item.id, number, report.status, report.idea])}\n")

@@ -47,7 +47,9 @@ def _read(file: Path) -> tuple[dict[str, str], dict[str, float]]:
     except (ValueError, TypeError):
         raise Failure(f"{file} is no file that the site's Take along has saved.") from None
     texts = {key: each.get("best") or each.get("text") for key, each in answers.items()}
-    choices = {key: each.get("choice") for key, each in predictions.items() if each["committed"]}
+    choices: dict[str, Any] = {
+        key: each.get("choice") for key, each in predictions.items() if each["committed"]
+    }
     return (
         {key: text for key, text in texts.items() if isinstance(text, str)},
         {key: made for key, made in choices.items() if type(made) in (int, float)},

@@ -15,6 +15,7 @@ from course.calling.child import Answers
 from course.calling.errors import FILE
 from course.calling.values import plain
 
+_MONITORING: Any = getattr(sys, "monitoring", None)  # new in Python 3.12; a page has 3.14
 _TOOL = 4  # of those that sys.monitoring tells apart, one that no debugger takes
 _EVERY = 200  # events from one look at the clock to the next
 _SIGN_S = 0.25
@@ -99,21 +100,19 @@ class _TimeLimit:
         return time.perf_counter() - self._began
 
     def __enter__(self) -> Self:
-        sys.monitoring.use_tool_id(_TOOL, "time limit")
-        for event in (sys.monitoring.events.JUMP, sys.monitoring.events.PY_START):
-            sys.monitoring.register_callback(_TOOL, event, self._look)
-        sys.monitoring.set_events(
-            _TOOL, sys.monitoring.events.JUMP | sys.monitoring.events.PY_START
-        )
+        _MONITORING.use_tool_id(_TOOL, "time limit")
+        for event in (_MONITORING.events.JUMP, _MONITORING.events.PY_START):
+            _MONITORING.register_callback(_TOOL, event, self._look)
+        _MONITORING.set_events(_TOOL, _MONITORING.events.JUMP | _MONITORING.events.PY_START)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.monitoring.set_events(_TOOL, 0)
-        sys.monitoring.free_tool_id(_TOOL)
+        _MONITORING.set_events(_TOOL, 0)
+        _MONITORING.free_tool_id(_TOOL)
 
     def _look(self, code: CodeType, *_offsets: int) -> object:
         if code.co_filename != FILE:
-            return sys.monitoring.DISABLE
+            return _MONITORING.DISABLE
         self._left -= 1
         if self._left > 0 or time.perf_counter() < self._until:
             self._left = self._left if self._left > 0 else _EVERY

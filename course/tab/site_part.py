@@ -15,7 +15,10 @@ from course.source.cutting import read_notebook
 
 PYODIDE = "314.0.7"
 """The version of the npm package whose files `learn.py site OUT --pyodide FOLDER` takes."""
-HASH = "sha512-0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
+HASH = (
+    "sha512-0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE"
+    "5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
+)
 """The hash of its archive, as npm writes it."""
 _INTERPRETER = (
     "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip",

@@ -7,7 +7,7 @@ than their names: a class for each capitalized name, and nothing for each other 
 import builtins
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, dataclass_transform
@@ -51,7 +51,7 @@ class _Nothing(metaclass=_Named):
 
 
 class _Package(ModuleType):
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []  # noqa: RUF012 (the import system asks the class)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -67,7 +67,7 @@ class _AsDataclass(type):
 
     def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], **_: Any) -> Any:
         made: type[Any] = super().__new__(mcs, name, bases, space)
-        return dataclasses.dataclass(made) if bases else made
+        return dataclasses.dataclass()(made) if bases else made
 
     def __init__(cls, *args: Any, **_: Any) -> None:
         super().__init__(*args)
