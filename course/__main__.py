@@ -37,6 +37,10 @@ def main(argv: Sequence[str]) -> int:
             return grade(arguments)
         if arguments.command == "site":
             return write_site(arguments)
+        if arguments.command == "import":
+            from course.tab.import_command import import_answers
+
+            return import_answers(arguments.file)
         if arguments.command == "audit":
             return audit(arguments.lessons, arguments.seeds)
         if arguments.command == "contest":
@@ -79,9 +83,14 @@ def _parser() -> argparse.ArgumentParser:
         showing = add(name, f"show an exercise's {what}")
         showing.add_argument("exercise", help="such as l01.plan_step")
     add("progress", "show what is done, and what is next")
+    taking = add("import", "put answers from the site into your copies of the lessons")
+    taking.add_argument("file", type=Path, help="the file that the site's Take along saved")
     _add_grade(add("grade", "grade a class's submissions"))
     writing = add("site", "write the course as a static site")
     writing.add_argument("out", type=Path, help="folder for the site; replaces an older site")
+    writing.add_argument(
+        "--pyodide", type=Path, metavar="FOLDER", help="with editors: the unpacked npm package"
+    )
     writing.add_argument("--solutions", action="store_true", help="add every worked answer")
     auditing = add("audit", "measure how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01 (default: all)")
@@ -284,7 +293,7 @@ def write_site(arguments: argparse.Namespace) -> int:
 
     from course.publish.site_files import write_site as write
 
-    return write(arguments.out, solutions=arguments.solutions)
+    return write(arguments.out, solutions=arguments.solutions, pyodide=arguments.pyodide)
 
 
 def show_progress() -> int:

@@ -77,18 +77,14 @@ class _Loaded:
 
 
 class Answers:
-    """Answers one channel. Mutable: the state of the check under way."""
+    """What is asked of answers, and their replies. Mutable: the state of the check under way."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    def __init__(self) -> None:
         self._state = _Loaded()
 
-    def serve(self) -> None:
-        """Answer until the channel is closed."""
-        while (content := self._receive()) is not None:
-            said, storages = decode(content, RECORDS, packed=PACKED)
-            reply = getattr(self, f"_{said.pop('do')}")(**said)
-            self._send(reply, storages)
+    def reply(self, said: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a message, both in plain data."""
+        return getattr(self, f"_{said['do']}")(**{k: v for k, v in said.items() if k != "do"})
 
     def _load(self, text: str, names: list[str]) -> dict[str, Any]:
         """Load functions from an answer's text, with sentences on what each of them lacks.
@@ -98,7 +94,7 @@ class Answers:
         self._state = _Loaded()
         with contextlib.redirect_stdout(Printed(0)):
             loaded = load(text, FILE, names)
-        return {**self._added(loaded.functions), "problems": loaded.problems}
+        return {**self.take(loaded.functions), "problems": loaded.problems}
 
     def _unpickle(
         self,
@@ -114,18 +110,19 @@ class Answers:
         sys.setrecursionlimit(recursion_limit)
         linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         try:
-            return self._added({name: cloudpickle.loads(content)})
+            return self.take({name: cloudpickle.loads(content)})
         except BaseException as error:
             return {"arguments": {}, "error": raised(error, cloudpickle.loads)}
 
-    def _added(self, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    def take(self, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+        """Add functions to the check; the names of their arguments."""
         self._state.functions.update(functions)
         return {"arguments": {name: argument_names(f) for name, f in functions.items()}}
 
     def _callees(self, name: str, names: list[str]) -> dict[str, Any]:
         """List the functions with these names that a function calls; they can be called too."""
         called = called_by(self._state.functions[name], names)
-        return self._added({f"{name}.{each}": function for each, function in called})
+        return self.take({f"{name}.{each}": function for each, function in called})
 
     def _call(
         self, name: str, args: tuple[Any, ...], seed: int, grad: bool, shared: bool, left: bool
@@ -191,6 +188,19 @@ class Answers:
             said["error"] = raised(error, function)
         return {**said, "stdout": printed.text()}
 
+
+class _Served:
+    """One channel, on which answers reply in frames."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def serve(self, answers: Answers) -> None:
+        """Reply until the channel is closed."""
+        while (content := self._receive()) is not None:
+            said, storages = decode(content, RECORDS, packed=PACKED)
+            self._send(answers.reply(said), storages)
+
     def _send(self, said: dict[str, Any], storages: Storages) -> None:
         try:
             most = MOST_BYTES if said.get("why", "") != "" else MOST_REPLY_BYTES
@@ -250,6 +260,6 @@ def serve(channel: socket.socket) -> None:
     sys.stderr = Printed(0)  # what lies behind it is for the fault handler, and has no limit
     try:
         channel.send(b"r")  # ready; where credentials go along, they say which process this is
-        Answers(channel).serve()
+        _Served(channel).serve(Answers())
     finally:
         os._exit(0)

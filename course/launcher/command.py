@@ -29,6 +29,7 @@ COMMANDS = {
     "progress": "what is done, and what is next",
     "reset": "start a lesson anew: reset l01; your version is kept, with the date",
     "update": "bring in new and changed lessons; your answers are carried over",
+    "import": "put answers from the site into your lessons: import FILE; yours are kept",
     "contest": "play your policies on recorded workloads, beside a bound that no schedule beats",
     "demo": "a lesson as slides (demo l03), or one engine served to the room (demo live)",
     "grade": "grade a folder of submissions: grade CLASS --out RESULTS",
@@ -37,7 +38,9 @@ COMMANDS = {
     "doctor": "say what is wrong with this machine's set-up",
     "test": "run the tests in about 8 minutes (--quick: 2, --all: 40), or with pytest's options",
 }
-OF_THE_COURSE = ("check", "task", "hint", "progress", "contest", "demo", "grade", "site", "audit")
+OF_THE_COURSE = (
+    *("check", "task", "hint", "progress", "import", "contest", "demo", "grade", "site", "audit"),
+)
 MODES = {"open": "edit", "run": "run", "jupyter": "jupyter"}
 # A shell may set these for other Pythons. With them, .venv would load foreign packages, the course
 # would be installed elsewhere, or torch would be compiled at every start.

@@ -93,6 +93,27 @@ class Workspace:
         self._write(name, self._pristine(name))
         return kept
 
+    def take_in(self, name: str, text: str) -> list[str]:
+        """Put a text's answers into the learner's copy of a lesson; return sentences on it.
+
+        Other answers stay there. A copy that changes is kept first. Raises: OSError.
+        """
+        self.work.mkdir(exist_ok=True)
+        is_there = os.path.lexists(self.work / name)
+        mine, fresh = read_bytes(self.work / name) if is_there else b"", self._pristine(name)
+        whole, stubs = read_notebook(_text(mine)), read_notebook(_text(fresh)).statements
+        names = [min(item.binds) for item in stubs if item.is_stub and item.place == "top"]
+        own = {each: answer_in(whole, each).text for each in names if answers(whole, each)}
+        carried = carry(text, _text(fresh), own)
+        new, said = carried.text.encode(), carried.sentences()
+        if new == mine:
+            return []
+        if is_there and mine != fresh:
+            kept = self._keep(name).relative_to(self.work.parent).as_posix()
+            said.insert(0, f"Yours is kept as {kept}.")
+        self._write(name, new)
+        return said
+
     def update(self) -> list[str]:
         """Bring in new and changed lessons and carry answers over; return a sentence for each.
 

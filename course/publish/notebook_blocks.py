@@ -76,10 +76,16 @@ class Drawing(standalone.Drawing):
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """An answer that the notebook checks; `worked` is the source of a right one, or ""."""
+    """An answer that the notebook checks; `worked` is the source of a right one, or "".
+
+    Where the page has an editor for it, `stub` is the text to begin with; `needs_tensors` says why
+    there is none.
+    """
 
     id: str
     worked: str = ""
+    stub: str = ""
+    needs_tensors: bool = False
 
     @property
     def name(self) -> str:

@@ -59,5 +59,6 @@ _GLOBALS: dict[str, Any] = {
     "num_exercises": sum(len(entries(each)) for each in LESSONS),
     "root": "",
     "drawings": [],
+    "has_editors": False,
 }
 _TEMPLATES.globals.update(_GLOBALS)

@@ -18,27 +18,34 @@ from course.publish.page_templates import asset
 from course.publish.replay_svg import FILE as REPLAY
 from course.publish.site_pages import Page
 from course.style import themed
+from course.tab import site_part
 from widgets import assets
 from widgets.standalone import KERNEL
 
 _OURS = Path("assets") / "search-index.js"
 
 
-def write_site(out: Path, *, solutions: bool = False) -> int:
+def write_site(out: Path, *, solutions: bool = False, pyodide: Path | None = None) -> int:
     """Write the site to `out`, whole or not at all; returns the exit status.
 
     A folder that holds something else is left alone. With `solutions`, every exercise's worked
-    answer is on its page.
+    answer is on its page. With `pyodide`, the folder of that npm package, exercises have editors.
     Raises: Failure; what a lesson raises.
     """
     if out.exists() and not (out / _OURS).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise Failure(f"{out} is there already and is no site: name another folder.")
+    if pyodide:
+        site_part.check_package(pyodide)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         made = Path(folder) / "site"
         made.mkdir()
         with pristine_workspace():
             pages, home = _read_lessons(solutions=solutions), _home()
+        if pyodide:
+            site_part.write(made, pyodide)
+            for page in [*pages, home]:
+                page.add_editors()
         _write_pages(made, pages, home)
         _write_assets(made, [*pages, home])
         if found := faults(made):
@@ -79,7 +86,7 @@ def _write_pages(folder: Path, pages: Sequence[Page], home: Page) -> None:
     listed = [(lesson, page.steppers) for lesson, page in by_lesson]
     files["steppers.html"] = site_pages.steppers_page(listed)
     replay = REPLAY.read_text("utf-8")
-    files["index.html"] = site_pages.home_page(home, showcase.WRONG, replay)
+    files["index.html"] = site_pages.home_page(home, showcase.WRONG, replay, pages)
     for name, html in files.items():
         (folder / name).write_text(html, encoding="utf-8")
 

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from markupsafe import Markup
 
 from course.lesson_map import LESSONS, Lesson
 from course.publish.html_reading import HtmlReader, Section
-from course.publish.notebook_blocks import Block, Drawing, Prose
+from course.publish.notebook_blocks import Block, Drawing, Exercise, Prose
 from course.publish.page_templates import render
+from course.tab.site_part import prelude, with_editors
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _IN_COURSE = re.compile(r'href="/\?file=(\w+)\.py[^"]*"')
@@ -24,6 +26,7 @@ class Page:
     title: str
     blocks: list[Block]
     styles: list[str] = field(default_factory=list[str])
+    has_editors: bool = False
 
     def __post_init__(self) -> None:
         """Take styles and the notebook server's addresses out of the HTML; no id comes twice."""
@@ -36,10 +39,21 @@ class Page:
                 html = html.replace('href="index.html"', 'href="index.html#lessons"')
                 self.blocks[at] = Prose(_with_own_ids(html, taken), block.withheld)
 
+    def add_editors(self) -> None:
+        """Let the reader write and check the exercises on the page."""
+        self.has_editors = True
+        if self.stem.startswith("l"):
+            self.blocks = with_editors(self.blocks)
+
     @property
     def drawings(self) -> list[Drawing]:
         """The widgets in order."""
         return [block for block in self.blocks if isinstance(block, Drawing)]
+
+    @property
+    def editors(self) -> list[str]:
+        """The ids of the exercises that can be checked on the page."""
+        return [each.id for each in self.blocks if isinstance(each, Exercise) and each.stub]
 
     @property
     def steppers(self) -> list[Drawing]:
@@ -85,6 +99,8 @@ def lesson_page(page: Page) -> str:
         is_lesson=at is not None,
         lesson=page.stem.partition("_")[0],
         blocks=page.blocks,
+        has_editors=page.has_editors,
+        prelude=prelude(page.stem) if page.editors else "",
         drawings=page.drawings,
         headings=[each for each in page.sections() if each.level == 2 and each.id],
         before=LESSONS[at - 1] if at else None,
@@ -104,10 +120,12 @@ def steppers_page(by_lesson: Sequence[tuple[Lesson, Sequence[Drawing]]]) -> str:
     return render("steppers.html", title="Pictures", by_lesson=by_lesson)
 
 
-def home_page(page: Page, answer: str, replay: str) -> str:
+def home_page(page: Page, answer: str, replay: str, lessons: Sequence[Page]) -> str:
     """The first page. `answer` is the wrong one that its card is about, `replay` an SVG."""
     asked, watched, card = page.blocks
-    values = {"asked": asked, "watched": watched, "card": card, "answer": answer}
+    values: dict[str, Any] = {"asked": asked, "watched": watched, "card": card, "answer": answer}
+    values["has_editors"] = page.has_editors
+    values["editors"] = {each.stem: each.editors for each in lessons}
     return render(
         "home.html", title=page.title, drawings=page.drawings, replay=Markup(replay), **values
     )

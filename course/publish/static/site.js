@@ -24,7 +24,10 @@ async function drawAll() {
   for (const el of document.querySelectorAll("[data-widget]")) {
     const kind = await import(await addressOf(el.dataset.kind));
     el.replaceChildren();
-    kind.default.render({ model: createModel(course.states[el.dataset.widget]), el });
+    const state = course.states[el.dataset.widget];
+    const model = createModel(course.recall?.(el.dataset.kind, state) ?? state);
+    course.remember?.(el.dataset.kind, model);
+    kind.default.render({ model, el });
   }
   await drawn();
   document.documentElement.dataset.ready = "true";

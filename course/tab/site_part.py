@@ -1,0 +1,107 @@
+"""The site's part that runs Python in a page: editors, the interpreter, and the course's code."""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from course.exercise import Exercise as AnyExercise
+from course.launcher.failure import Failure
+from course.publish.notebook_blocks import Block, Code, Exercise
+from course.registry import exercises, lesson_exercises
+from course.source.cutting import read_notebook
+
+PYODIDE = "314.0.7"
+"""The version of the npm package whose files `learn.py site OUT --pyodide FOLDER` takes."""
+HASH = (
+    "sha512-0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE"
+    "5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
+)
+"""The hash of its archive, as npm writes it."""
+_INTERPRETER = (
+    "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip",
+)  # fmt: skip
+_ROOT = Path(__file__).parents[2]
+_STATIC = Path(__file__).parent / "static"
+_NOT_NEEDED = ("grading", "jupyter", "leaderboard", "live", "publish", "audit")
+
+
+def write(folder: Path, pyodide: Path) -> None:
+    """Write the folder tab/ of a site. Raises: Failure where `pyodide` is another package."""
+    check_package(pyodide)
+    tab = folder / "tab"
+    (tab / "pyodide").mkdir(parents=True)
+    for name in _INTERPRETER:
+        shutil.copyfile(pyodide / name, tab / "pyodide" / name)
+    for name in ("tab.js", "worker.js", "editor.js"):
+        shutil.copyfile(_STATIC / name, tab / name)
+    with zipfile.ZipFile(tab / "course.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in _sources():
+            archive.write(path, path.relative_to(_ROOT))
+    large = [tab / "course.zip", *(tab / "pyodide" / name for name in _INTERPRETER[2:])]
+    sizes = sum(each.stat().st_size for each in large if each.suffix != ".json")
+    (tab / "sizes.json").write_text(json.dumps({"bytes": sizes}), encoding="utf-8")
+
+
+def check_package(pyodide: Path) -> None:
+    """Raises: Failure unless the folder holds the npm package in the version that was tried."""
+    try:
+        version = json.loads((pyodide / "package.json").read_text("utf-8"))["version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        version = "none"
+    lacks = [name for name in _INTERPRETER if not (pyodide / name).is_file()]
+    if version != PYODIDE or lacks:
+        found = f"version {version}" + (f" without {', '.join(lacks)}" if lacks else "")
+        raise Failure(
+            f"{pyodide} must be the unpacked npm package pyodide {PYODIDE} (npm pack "
+            f"pyodide@{PYODIDE}), and is {found}."
+        )
+
+
+def _sources() -> Iterable[Path]:
+    """The Python that checks import, and the styles of their reports; no tensors' exercises."""
+    left_out = {_ROOT / "solutions" / item.lesson / f"{item.name}.py" for item in _with_tensors()}
+    for package in ("nanogpt", "course", "solutions"):
+        for path in sorted((_ROOT / package).rglob("*.py*")):
+            is_needed = package != "course" or path.relative_to(_ROOT).parts[1] not in _NOT_NEEDED
+            if is_needed and path.suffix in (".py", ".pyi") and path not in left_out:
+                yield path
+    yield from sorted((_ROOT / "course" / "static").glob("*.css"))
+
+
+def _with_tensors() -> Iterable[AnyExercise]:
+    for stem in {item.lesson for item in exercises()}:
+        notebook = read_notebook((_ROOT / "lessons" / f"{stem}.py").read_text("utf-8"))
+        for item in lesson_exercises(stem):
+            if needs_tensors(notebook.binding(item.name)[0].source):
+                yield item
+
+
+def needs_tensors(stub: str) -> bool:
+    """Whether an exercise computes with tensors, which its signature says."""
+    return "torch." in stub
+
+
+def with_editors(blocks: Sequence[Block]) -> list[Block]:
+    """A lesson's blocks, with an editor in place of each exercise's stub."""
+    found: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Exercise):
+            at = max(i for i, each in enumerate(found) if isinstance(each, Code) and each.label)
+            stub = found[at]
+            assert isinstance(stub, Code)
+            if needs_tensors(stub.source):
+                found.append(replace(block, needs_tensors=True))
+            else:
+                found[at] = replace(block, stub=stub.source)
+        else:
+            found.append(block)
+    return found
+
+
+def prelude(stem: str) -> str:
+    """The statements of a lesson's setup cell, of which an answer runs what it uses."""
+    notebook = read_notebook((_ROOT / "lessons" / f"{stem}.py").read_text("utf-8"))
+    return "\n".join(item.source for item in notebook.statements if item.place == "setup")
