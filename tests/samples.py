@@ -1,4 +1,4 @@
-"""Records that the widgets take: small, made by hand, and new with each call.
+"""Records that the widgets take: small, new with each call, from the engine and the lessons.
 
 A function named after a widget returns arguments that the widget takes.
 """
@@ -21,107 +21,47 @@ def of(kind: str) -> Record:
 # ---- runs of an engine ---------------------------------------------------------------------------
 
 
-def work(request_id: int, kind: str, start: int, end: int, sampled: int | None = 1) -> Record:
-    return {"request_id": request_id, "kind": kind, "start": start, "end": end, "sampled": sampled}
+def planned(*asks: tuple[int, int, int], error: str | None = None, **settings: Any) -> Record:
+    """A run that computes nothing, of (arrival step, prompt's length, new tokens) each."""
+    from course.lesson_data.plan_only import plan_engine
+    from nanogpt import EngineConfig, Request
+    from nanogpt.clock import LARGE_GPU, CostClock
 
-
-def step(number: int, start: int, end: int, shares: list[Record], **more: Any) -> Record:
-    return {
-        "step": number, "start_us": start, "end_us": end, "token_budget": 16, "work": shares,
-        "waits": [], "admitted": [], "preempted": [], "finished": [], "forwards": [],
-        "kv_before": 0, "kv_after": 0, "kv": [], **more,
-    }  # fmt: skip
-
-
-def request(request_id: int, prompt: list[int], at_us: int, **more: Any) -> Record:
-    return {
-        "id": request_id, "prompt_tokens": prompt, "max_new_tokens": 6, "priority": 0,
-        "arrival_step": request_id, "arrival_us": at_us, **more,
-    }  # fmt: skip
-
-
-def run(requests: list[Record], steps: list[Record], **more: Any) -> Record:
-    return {
-        "version": 2, "clock": {"name": "a large GPU", "modelled": True}, "executor": "packed",
-        "token_budget": 16, "max_kv_tokens": None, "requests": requests, "steps": steps,
-        "error": None, **more,
-    }  # fmt: skip
+    arrivals = [
+        (step, Request(i, [32, 53] * (length // 2), new, i))
+        for i, (step, length, new) in enumerate(asks)
+    ]
+    engine = plan_engine(EngineConfig(**settings), clock=CostClock(LARGE_GPU))
+    return engine.run(arrivals).to_json() | {"error": error}
 
 
 def chunked_run(chunk: int, error: str | None = None) -> Record:
     """Two requests: 0 decodes while 1's prompt of 24 runs in chunks of `chunk` tokens."""
-    steps = [step(0, 0, 800, [work(0, "prefill", 0, 6, 43)], token_budget=9)]
-    cursor, known = 0, 6
-    while known < 20:
-        shares, waits, end = [work(0, "decode", known, known + 1, 46)], [], min(24, cursor + chunk)
-        if cursor < 24:
-            shares.append(work(1, "prefill", cursor, end, 39 if end == 24 else None))
-        elif known % 2:
-            shares.append(work(1, "decode", 24, 25))
-        else:
-            waits.append({"request_id": 1, "status": "active", "reason": "the budget is spent"})
-        start = steps[-1]["end_us"]
-        cost = 500 + 100 * sum(share["end"] - share["start"] for share in shares)
-        more = {"waits": waits, "token_budget": 9}
-        steps.append(step(len(steps), start, start + cost, shares, **more))
-        cursor, known = end, known + 1
-    steps[-1]["finished"] = [0, 1]
-    prompts = [30, 27, 25, 17, 27, 10], [32, 53] * 12
-    requests = [
-        request(number, prompt, 800 * number, max_new_tokens=15)
-        for number, prompt in enumerate(prompts)
-    ]
-    return run(requests, steps, token_budget=9, error=error)
+    return planned((0, 6, 15), (1, 24, 12), token_budget=chunk + 1, error=error)
 
 
-def preempting_run(num_steps: int = 9, **more: Any) -> Record:
+def preempting_run(num_steps: int = 11, **more: Any) -> Record:
     """Two requests, a budget of 22: request 1 gives way in step 2 and comes back in step 6."""
-    wait = [{"request_id": 1, "status": "waiting", "reason": "the KV budget is short"}]
-
-    def at(number: int, kv: dict[int, int], *shares: Record, **more: Any) -> Record:
-        held = [{"request_id": each, "kv_tokens": tokens} for each, tokens in kv.items()]
-        end = 5000 * number + 5000 - 100 * number
-        more = {"kv_after": sum(kv.values()), "kv": held, **more}
-        return step(number, 5000 * number, end, list(shares), **more)
-
-    steps = [
-        at(0, {0: 10}, work(0, "prefill", 0, 10), admitted=[0]),
-        at(1, {0: 11, 1: 11}, work(0, "decode", 10, 11), work(1, "prefill", 0, 11)),
-        at(2, {0: 12}, work(0, "decode", 11, 12), preempted=[1], waits=wait),
-        at(3, {0: 13}, work(0, "decode", 12, 13), waits=wait),
-        at(4, {0: 14}, work(0, "decode", 13, 14), waits=wait),
-        at(5, {}, work(0, "decode", 14, 15), waits=wait, finished=[0]),
-        at(6, {1: 12}, work(1, "prefill", 0, 12), admitted=[1]),
-        at(7, {1: 13}, work(1, "decode", 12, 13)),
-        at(8, {}, work(1, "decode", 13, 14), finished=[1]),
-    ]
-    requests = [request(each, [1] * 10, 5000 * each, priority=each) for each in range(2)]
-    return run(requests, steps[:num_steps], **{"max_kv_tokens": 22, **more})
+    whole = planned((0, 10, 6), (1, 10, 6), max_kv_tokens=22)
+    return {**whole, "steps": whole["steps"][:num_steps], **more}
 
 
-def windowed_run(window: int | None, counted: int | None = None, error: str | None = None):
+def windowed_run(
+    window: int | None, counted: int | None = None, error: str | None = None
+) -> Record:
     """Two requests of 6 tokens; 1 comes in step 2 and is preempted in step 4 without a window."""
-    steps = []
-    for number, tokens in enumerate([(6,), (7,), (8, 6), (9, 7), (10,), (11,), ()]):
-        kept = [min(each, window or each) for each in tokens]
-        kv = [
-            {
-                "request_id": i, "kv_tokens": n, "live_bytes": 64 * n,
-                "kv_tokens_charged": n if counted is None else min(n, counted),
-            }
-            for i, n in enumerate(kept)
-        ]  # fmt: skip
-        forward = {"useful_tokens": len(kept), "computed_tokens": len(kept) + number % 3}
-        shares = [work(i, "decode", n - 1, n) for i, n in enumerate(tokens)]
-        more = {
-            "preempted": [1] if number == 4 else [], "kv": kv, "forwards": [forward],
-            "kv_after": sum(kept), "kv_peak": sum(kept) + len(kept) * bool(window),
-        }  # fmt: skip
-        steps.append(step(number, 1000 * number, 1000 * number + 900, shares, **more))
-    requests = [request(i, [1] * 6, 2000 * i, arrival_step=2 * i) for i in range(2)]
-    more = {"executor": "padded", "max_kv_tokens": 16, "error": error}
+    from course.lesson_data.l01_chunks import one_tiny_layer
+    from nanogpt import Engine, EngineConfig, Request
+
+    storage = {"sliding_window": window, "kv_storage": "evict"} if window else {}
+    config = EngineConfig(executor="fused", max_kv_tokens=16, **storage)
+    arrivals = [(2 * i, Request(i, [1] * 6, 6)) for i in range(2)]
+    trace = Engine(one_tiny_layer(), config).run(arrivals).to_json() | {"error": error}
+    for kv in (each for step in trace["steps"] for each in step["kv"]):
+        kv["kv_tokens_charged"] = min(kv["kv_tokens"], counted or kv["kv_tokens"])
+        kv["live_bytes"] = 64 * kv["kv_tokens"]
     label = "no window" if window is None else f"W = {window}"
-    return {"label": label, "window": window, "trace": run(requests, steps, **more)}
+    return {"label": label, "window": window, "trace": trace}
 
 
 def pool_run(**policies: Any) -> Record:
@@ -185,25 +125,14 @@ def mask_stepper() -> Record:
     return {"masks": [mask("yours", True), mask("right", False)]}
 
 
-CURSORS, NUM_NEW = [21, 14, 8, 0], [1, 1, 1, 8]
-
-
 def batch_view() -> Record:
-    """The post's step: three decodes and the first 8 tokens of a prompt; positions put right."""
+    """Lesson 3's step: three decodes and the first 8 tokens of a prompt."""
+    from course.lesson_data import l03_batch as step
     from nanogpt.policies import fusing
 
-    text = "To be, or not to be, that is the question"
-    ends = [cursor + n for cursor, n in zip(CURSORS, NUM_NEW, strict=True)]
-    known = [[ord(letter) for letter in text[:end]] for end in ends]
-    tokens, positions = fusing.prepare_inputs(known, CURSORS, NUM_NEW)
-    texts = [[chr(token) if token else "" for token in row] for row in tokens]
-    cu_seqlens_q, cu_seqlens_k, mask = fusing.pack(CURSORS, NUM_NEW)
+    cu_seqlens_q, cu_seqlens_k, mask = fusing.pack(step.NUM_COMPUTED, step.NUM_SCHEDULED)
     return {
-        "rows": [
-            {"id": row, "kind": "prefill" if row == 3 else "decode", "label": "ABCD"[row]}
-            for row in range(4)
-        ],
-        "tokens": tokens, "positions": positions, "num_scheduled_tokens": NUM_NEW, "texts": texts,
+        "rows": step.batch_rows(), **step.batch(), "num_scheduled_tokens": step.NUM_SCHEDULED,
         "packed": {
             "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "mask": mask.tolist(),
         },
@@ -214,7 +143,8 @@ def wrong_batch() -> Record:
     """Right-padded, one position too far, and a mask that leaks, beside the right one."""
     right = batch_view()
     turned = [
-        [*row[8 - n :], *row[: 8 - n]] for row, n in zip(right["tokens"], NUM_NEW, strict=True)
+        [*row[8 - n :], *row[: 8 - n]]
+        for row, n in zip(right["tokens"], right["num_scheduled_tokens"], strict=True)
     ]
     later = [[each + 1 if each > 7 else each for each in row] for row in right["positions"]]
     mask = [[*row] for row in right["packed"]["mask"]]
@@ -225,51 +155,18 @@ def wrong_batch() -> Record:
     return {**right, **changes, "reference": reference}
 
 
-def matrices(masks: list[Any], past: list[int], new: list[int]) -> list[Record]:
-    return [
-        {
-            "label": "ABCD"[row],
-            "mask": mask,
-            "context_len": past[row],
-            "num_scheduled_tokens": new[row],
-        }
-        for row, mask in enumerate(masks)
-    ]
-
-
 def mask_build() -> Record:
-    """The post's T_past = 4, T = 3, B = 2, with row A two tokens short, in four steps."""
-    past, new = [2, 4], [3, 2]
-    whole = [[True] * 7 for _ in range(3)]
-    pasted = [[column <= 4 + row for column in range(7)] for row in range(3)]
-    padding = [[[False, False, *[True] * 5]], [[True] * 4 + [False, True, True]]]
-    anded = [
-        [[a and b for a, b in zip(row, line[0], strict=True)] for row in pasted] for line in padding
-    ]
-    common = {"words": "What happens.", "context_columns": 4}
-    return {
-        "steps": [
-            {"name": "All true", **common, "masks": [{"label": "every row", "mask": whole}]},
-            {"name": "Pasted", **common, "masks": [{"label": "every row", "mask": pasted}]},
-            {"name": "The padding", **common, "masks": matrices(padding, past, new)},
-            {"name": "AND", **common, "masks": matrices(anded, past, new)},
-        ]
-    }
+    """The interleaving post's mask in five steps, with row A two tokens short."""
+    from course.lesson_data.l03_batch import posts_example
+
+    return {"steps": posts_example()}
 
 
 def compared_mask() -> Record:
-    """One that lets row B see its padding, beside the right one."""
-    from nanogpt.policies import fusing
+    """One that lets a decode see its padding, beside the right one."""
+    from course.lesson_data.l03_exhibits import padding_in_sight_steps
 
-    past, new = [2, 4], [3, 2]
-    right = fusing.full_mask(past, new).tolist()
-    wrong = [[[*row] for row in mask] for mask in right]
-    wrong[1][1][4] = wrong[1][2][4] = True
-    one = {"name": "Beside", "words": "", "context_columns": 4, "compare": right}
-    return {
-        "steps": [{**one, "masks": matrices(wrong, past, new)}],
-        "names": ("theirs", "the right"),
-    }
+    return {"steps": padding_in_sight_steps(), "names": ("theirs", "the right")}
 
 
 # ---- questions -----------------------------------------------------------------------------------
@@ -305,28 +202,9 @@ def heap_stepper() -> Record:
 
 
 def storage_strip() -> Record:
-    buffer = {"label": "batch buffer", "nbytes": 12800}
+    from course.lesson_data.l04_window import storage_story
 
-    def view(number: int, offset: int | None = None) -> Record:
-        at = 640 * number if offset is None else offset
-        return {"label": f"request {number}", "storage": 0, "offset_bytes": at, "nbytes": 640}
-
-    return {
-        "steps": [
-            {
-                "words": "One buffer for twenty requests.", "storages": [buffer],
-                "views": [view(i) for i in range(20)], "live_bytes": 12800, "counted_bytes": 12800,
-            },
-            {
-                "words": "Nineteen are deleted.", "storages": [buffer], "views": [view(3)],
-                "live_bytes": 12800, "counted_bytes": 640,
-            },
-            {
-                "words": "The last one is copied.", "storages": [{"label": "copy", "nbytes": 640}],
-                "views": [view(3, offset=0)], "live_bytes": 640, "counted_bytes": 640,
-            },
-        ]
-    }  # fmt: skip
+    return {"steps": storage_story()}
 
 
 def ring(window: int = 6, sinks: int = 2, positions: int = 12) -> Record:

@@ -32,7 +32,7 @@ FIXED = {
 }  # fmt: skip
 """Settings that must have these values; a missing one has its value by default."""
 SCALING = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-"""What Llama 3's scaling of rotary positions is made of."""
+"""Llama 3's scaling of rotary positions, as config.json names its parts."""
 UNUSED = "rotary_emb.inv_freq"
 """The end of the names of tensors that older files hold and that follow from the configuration."""
 

@@ -47,7 +47,7 @@ class HubTemplate:
 
 @lru_cache
 def environment() -> ImmutableSandboxedEnvironment:
-    """What templates run in: no attribute of Python's own, and nothing that changes a value."""
+    """The sandbox of templates: no attribute of Python's own, nothing that changes a value."""
     made = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )

@@ -14,7 +14,6 @@ from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.model import GPT
-from nanogpt.policies import fusing
 from nanogpt.request import Request
 from widgets import assets
 from widgets.timeline import SHAKESPEARE
@@ -76,22 +75,12 @@ def test_what_an_older_trace_does_not_say_is_filled_in():
 @pytest.mark.process
 def test_the_pictures_words_and_marks_fit_the_engine_s_own_records(model, tmp_path):
     """One preemption, ten tokens computed twice; and no cell of a right mask is called wrong."""
-    past, new = samples.CURSORS, samples.NUM_NEW
-    cu_seqlens_q, cu_seqlens_k, mask = fusing.pack(past, new)
-    masks = [
-        {**each, "key_labels": None}
-        for each in samples.matrices(fusing.full_mask(past, new).tolist(), past, new)
-    ]
+    [step] = samples.compared_mask()["steps"]
+    step = {**step, "masks": [{**each, "key_labels": None} for each in step["masks"]]}
+    for row, right in zip(step["masks"], step["compare"], strict=True):
+        row["mask"] = right
     trace = trace_of(model)
-    data = {
-        "trace": trace,
-        "packed": {
-            "cu_seqlens_q": cu_seqlens_q,
-            "cu_seqlens_k": cu_seqlens_k,
-            "mask": mask.tolist(),
-        },
-        "step": {"name": "n", "words": "", "context_columns": 21, "masks": masks, "compare": None},
-    }
+    data = {"trace": trace, "packed": samples.batch_view()["packed"], "step": step}
     (tmp_path / "data.json").write_text(json.dumps(data), encoding="utf-8")
     static = assets.scripts()[0].parent.as_uri()
     (tmp_path / "look.mjs").write_text(f"""
@@ -105,7 +94,7 @@ def test_the_pictures_words_and_marks_fit_the_engine_s_own_records(model, tmp_pa
         console.log(kvStepWords(trace, 2));
         console.log(totalsWords(trace));
         console.log(...marks());
-        packed.mask[1][0] = step.masks[0].mask[7][22] = true;
+        packed.mask[1][0] = step.masks[0].mask[2][4] = true;
         console.log(...marks());
     """)
     done = run([find_program("node"), "look.mjs"], cwd=tmp_path)
