@@ -23,15 +23,15 @@ def of(kind: str) -> Record:
 
 def planned(*asks: tuple[int, int, int], error: str | None = None, **settings: Any) -> Record:
     """A run that computes nothing, of (arrival step, prompt's length, new tokens) each."""
-    from course.lesson_data.plan_only import plan_engine
-    from nanogpt import EngineConfig, Request
+    from nanogpt import Engine, EngineConfig, Request
     from nanogpt.clock import LARGE_GPU, CostClock
+    from nanogpt.recorded_texts import RecordedTexts
 
     arrivals = [
         (step, Request(i, [32, 53] * (length // 2), new, i))
         for i, (step, length, new) in enumerate(asks)
     ]
-    engine = plan_engine(EngineConfig(**settings), clock=CostClock(LARGE_GPU))
+    engine = Engine(RecordedTexts(), EngineConfig(**settings), clock=CostClock(LARGE_GPU))
     return engine.run(arrivals).to_json() | {"error": error}
 
 
