@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from course.files import explain, read_bytes, write_atomically
 from course.progress import load, work_folder
 from course.registry import exercise, exercises
-from course.running_text import text_in_file as source_of  # noqa: F401 (its name of before)
+from course.running_text import (
+    text_in_file as source_of,  # noqa: F401  # pyright: ignore[reportUnusedImport] for scripts
+)
 from course.source.answer import Answer, answer_in
 from course.source.cells import ALLOWED, Notebook
 from course.source.cutting import read_notebook
