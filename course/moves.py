@@ -78,7 +78,7 @@ SAME_KEYS = {
 }
 
 MODULES = {
-    "nanogpt.views.request_view": "nanogpt.views.request_view",
+    "nanogpt.policy_views": "nanogpt.views.request_view",
     "nanogpt.slo.slo_view": "nanogpt.views.slo_view",
     "nanogpt.server.server_views": "nanogpt.views.server_views",
     "nanogpt.preemption.scheduler_state": "nanogpt.views.scheduler_state",

@@ -77,7 +77,7 @@ class _Loaded:
 
 
 class Answers:
-    """What is asked of answers, and their replies. Mutable: the state of the check under way."""
+    """Replies to what answers are asked. Mutable: the state of the check under way."""
 
     def __init__(self) -> None:
         self._state = _Loaded()

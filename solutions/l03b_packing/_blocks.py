@@ -17,6 +17,8 @@ Merged = tuple[Tensor, Tensor, Tensor]  # out (H, D), max (H,), sum (H,)
 
 def kinds(value: Any) -> str:
     """The shapes and types of a result's tensors."""
+    if isinstance(value, tuple) and len(value) > 9:
+        return f"a tuple of {len(value)}"
     items = value if isinstance(value, tuple) else (value,)
     return ", ".join(
         f"{tuple(x.shape)} {dtype(x)}" if isinstance(x, Tensor) else a_kind(x) for x in items

@@ -162,7 +162,8 @@ EXERCISE = Exercise(
         rules=(
             "A worker reported at the moment `reported_us` that it still has to compute `backlog` "
             "prompt tokens. `sent` holds what the router has sent to it since: `(sent_us, tokens)` "
-            "for each request, the oldest first. `tokens` is the prompt without the hit.",
+            "for each request, the oldest first. `tokens` is the prompt without the hit. Do not "
+            "change `sent`.",
             "Return the moment, in microseconds, at which the worker has computed all of them.",
             "The worker computes one prompt after the other, in this order, and never pauses while "
             "it has one. Each token takes `us_per_token` microseconds.",

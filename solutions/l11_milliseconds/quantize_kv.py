@@ -189,15 +189,15 @@ EXERCISE = Exercise(
             "A head's **scale** is its largest absolute value divided by 127. If all its numbers "
             "are 0, the scale is 1.0.",
             "Each number becomes the whole number nearest to number / scale, from -127 to 127. "
-            "(-128 is not used, so that zero stays zero and both signs have equal steps.)",
+            "-128 is not used: zero stays zero, and both signs have equal steps.",
             "Return `(quantized, scales)`: the whole numbers in the shape of `block`, and one "
             "scale for each head. Do not change `block`.",
         ),
-        args=([[12.7, -2.53, 0.0], [0.02, -0.254, 0.1]],),
-        result=([[127, -25, 0], [10, -127, 50]], [0.1, 0.002]),
+        args=([[31.75, -6.3, 0.0], [0.02, -0.254, 0.1]],),
+        result=([[127, -25, 0], [10, -127, 50]], [0.25, 0.002]),
         steps=(
-            "Head 0: the largest absolute value is 12.7, so the scale is 12.7 / 127 = 0.1.",
-            "-2.53 / 0.1 = -25.3, and the nearest whole number is -25.",
+            "Head 0: the largest absolute value is 31.75, so the scale is 31.75 / 127 = 0.25.",
+            "-6.3 / 0.25 = -25.2, and the nearest whole number is -25.",
             "Head 1 has smaller numbers: the scale is 0.254 / 127 = 0.002.",
         ),
     ),

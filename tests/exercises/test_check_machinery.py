@@ -35,7 +35,9 @@ OWN: dict[str, tuple[ModuleType, ...]] = {
     "l04": (sliding_window,), "l05": (policy,), "l06": (agreement, cleanup), "l07": (blocks,),
     "l08": (acceptance,), "l09": (decisions,), "l10": (server_policies,),
 }  # fmt: skip
-NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", "l03.merge_attention", SCORED}
+NOT_THE_ENGINE_S = {
+    "l01.pick_budget", "l02.aged_key", "l03.merge_attention", "l08.propose_ngram", SCORED,
+}  # fmt: skip
 
 
 @pytest.mark.process
