@@ -71,7 +71,7 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     _write_results(arguments.out, [*records, *internal], scheme)
     _tell(graded, len(records) + len(internal) - len(graded), arguments.out, console)
     _tell_left_out(found, arguments.out, console)
-    return 1 if internal or found.refused else 0
+    return 1 if internal or found.doubts else 0
 
 
 def _graded(
@@ -152,7 +152,7 @@ def _tell_left_out(found: Found, folder: Path, console: Console) -> None:
     """List in a file what was not graded, and say so."""
     lines = [f"{each.source}: {each.why}" for each in found.skipped]
     write_text(folder / "left_out.txt", "".join(f"{line}\n" for line in lines))
-    for sentence in found.refused:
+    for sentence in found.doubts:
         console.print(sentence, soft_wrap=True)
     if lines:
         path = folder / "left_out.txt"

@@ -90,7 +90,7 @@ class _Running:
     """Runs statements once each, in a module that can be found by its name, as a page's can."""
 
     def __init__(self, notebook: Notebook, file: str) -> None:
-        self.module = ModuleType(f"<{file}>")  # no name that another module could have
+        self.module = ModuleType(f"<{file.removesuffix('.py')}>")  # no other module's name
         sys.modules[self.module.__name__] = self.module
         self._notebook, self._file = notebook, file
         homes: dict[str, set[int]] = {}

@@ -132,7 +132,7 @@ def test_each_layout_is_read_as_a_folder_and_as_a_zip_file(layout: str, tmp_path
     for place, before in ((folder, ""), (folder.with_suffix(".zip"), f"{folder.name}.zip/")):
         found = find_submissions(place, STEMS, layout)
         taken = {(name, lesson): before + path for name, lesson, path in TREES[layout] if name}
-        assert (found.misfit, found.refused, students(found)) == ("", (), taken)
+        assert (found.misfit, found.doubts, students(found)) == ("", (), taken)
         assert {each.text.strip() for each in found.submissions} == {ANSWER.strip()}
         left = {before + path: why for name, why, path in TREES[layout] if not name}
         readme = {f"{before}README.md": "it is neither a .py, an .ipynb nor a .zip file"}
@@ -158,9 +158,9 @@ def test_a_student_with_two_files_for_a_lesson_is_refused_and_the_others_are_gra
     files = {two[0]: ANSWER, two[1]: cells(ANSWER), "ada/l02.py": ANSWER, "bob/l01.py": ANSWER}
     found = find_submissions(put(tmp_path, files), STEMS)
     assert [*students(found)] == [("ada", L02), ("bob", L01)]
-    (refused,) = found.refused
-    assert refused.startswith(f"ada has several files for {L01}, and none is graded: ")
-    assert all(path in refused for path in two) and set(skipped(found)) == set(two)
+    (doubt,) = found.doubts
+    assert doubt.startswith(f"ada has several files for {L01}, and none is graded: ")
+    assert all(path in doubt for path in two) and set(skipped(found)) == set(two)
 
 
 def test_the_only_file_of_a_student_counts_under_any_name_when_one_lesson_is_graded(tmp_path: Path):
@@ -196,7 +196,7 @@ def test_no_student_can_hand_in_for_another(layout: str, tmp_path: Path):
     put(place, {forms[layout].format("eve", f"/{bobs}" if layout == "folder" else bobs): ANSWER})
     found = find_submissions(place, [L01], layout)
     assert students(found)["bob", L01] == bobs
-    named = {name for name, _ in students(found)} | {each.split()[0] for each in found.refused}
+    named = {name for name, _ in students(found)} | {each.split()[0] for each in found.doubts}
     assert named <= {"ada", "bob", "eve"}
 
 
@@ -378,7 +378,7 @@ def test_a_name_shows_what_it_is_made_of(tmp_path: Path):
     found = find_submissions(tmp_path, STEMS)
     names = [r"caf\udce9", r"line\nend", r"red\x1b[31m"]
     assert students(found) == {(name, L01): f"{name}/l01.py" for name in names}
-    assert [each.split()[0] for each in found.refused] == ["Zoë"]  # two folders, one name
+    assert [each.split()[0] for each in found.doubts] == ["Zoë"]  # two folders, one name
 
 
 @pytest.mark.parametrize("name", ["José/l01.py", r"José\l01.py", "./José//l01.py"])

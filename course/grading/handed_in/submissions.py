@@ -55,13 +55,13 @@ class Submission:
 class Found:
     """The submissions, one for a student and a lesson, and the other files, each with the reason.
 
-    `refused` are sentences on students with several files for a lesson, of whom that lesson is not
+    `doubts` are sentences on students with several files for a lesson, of whom that lesson is not
     graded. `misfit` is a sentence if the files have not the layout that was named.
     """
 
     submissions: tuple[Submission, ...]
     skipped: tuple[Skipped, ...]
-    refused: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     misfit: str = ""
 
 
@@ -113,16 +113,16 @@ def find_submissions(
     if better or not read.candidates:
         return Found((), _in_order(read.skipped), misfit=_misfit(place, layout, read, better))
     chosen: list[Submission] = []
-    refused: list[str] = []
+    doubts: list[str] = []
     for (student, lesson), several in sorted(_by_student(read).items()):
         if len(several) > 1:
             read.skipped += [Skipped(each.said.source, _SEVERAL) for each in several]
-            refused.append(_refused(student, lesson, [each.said.source for each in several]))
+            doubts.append(_doubt(student, lesson, [each.said.source for each in several]))
             continue
         attempts, minutes = read.notes.beside(several[0].folder, lesson)
         said = several[0].said
         chosen.append(replace(said, student=student, attempts=attempts, minutes=minutes))
-    return Found(tuple(chosen), _in_order(read.skipped), tuple(refused))
+    return Found(tuple(chosen), _in_order(read.skipped), tuple(doubts))
 
 
 def _read(place: Path, apart: Path | None, asked: Sequence[str], layout: str, name: str) -> _Read:
@@ -194,7 +194,7 @@ def _by_student(read: _Read) -> dict[tuple[str, str], list[_Candidate]]:
     return made
 
 
-def _refused(student: str, lesson: str, sources: Sequence[str]) -> str:
+def _doubt(student: str, lesson: str, sources: Sequence[str]) -> str:
     found = ", ".join(sources[:-1]) + f" and {sources[-1]}"
     return f"{student} has several files for {lesson}, and none is graded: {found}. Leave one."
 
