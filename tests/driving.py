@@ -123,7 +123,7 @@ def assert_one_tab_stop_each(page: Page) -> None:
 
 
 def assert_no_text_is_cut_off(page: Page) -> None:
-    pictures = page.locator(".sn svg")
+    pictures = page.locator(".sn svg, .sng-figure svg")
     assert pictures.count() > 0
     assert at_rest(pictures).evaluate_all(JS["OUTSIDE"]) == []
 

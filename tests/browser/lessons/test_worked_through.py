@@ -21,7 +21,7 @@ MOVING = """() => document.getAnimations().filter((each) =>
     each.playState === "running" && each.timeline === document.timeline).length"""
 
 
-@in_lesson(*(stem for stem in STEMS if not stem.startswith("l11")))  # which has figures alone
+@in_lesson(*STEMS)
 def test_a_lesson_that_was_worked_through_fits_a_narrow_page_and_is_at_rest(lesson):
     lesson.show_all_answers()  # where this test runs by itself
     expect(lesson.page.locator(".output table, .output pre").first).to_be_attached()
