@@ -6,6 +6,7 @@ Standard library only: the launcher uses it before anything is installed.
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import secrets
 import stat
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 _BUSY_S = 1.0
@@ -76,6 +77,14 @@ def read_bytes(path: Path) -> bytes:
         code = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
         raise OSError(code, os.strerror(code), str(path))
     return when_free(path.read_bytes)
+
+
+def read_json(path: Path) -> Any:
+    """Raises: ValueError for a file that holds no JSON, or too deep a nesting; OSError."""
+    try:
+        return json.loads(read_bytes(path).decode("utf-8", "surrogatepass"))
+    except RecursionError:
+        raise ValueError("its JSON is nested too deep") from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from course.files import explain, keep, read_bytes, write_atomically
+from course.files import explain, keep, read_bytes, read_json, write_atomically
 from course.moves import (
     CHANGED,
     CHECK_AGAIN,
@@ -165,7 +165,7 @@ def _text(path: Path) -> str:
 def _data(path: Path) -> dict[str, Any]:
     """The contents of a progress file; {} where there are none."""
     try:
-        data = json.loads(read_bytes(path))
-    except (OSError, ValueError, RecursionError):
+        data = read_json(path)
+    except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}

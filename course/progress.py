@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import msgspec
 
-from course.files import explain, is_busy, read_bytes, when_free, write_atomically
+from course.files import explain, is_busy, read_json, when_free, write_atomically
 from course.moves import CHECK_AGAIN
 from course.report import Report
 
@@ -218,10 +218,10 @@ def _read(path: Path) -> dict[str, Any] | None:
     Raises: OSError when it cannot be read just now.
     """
     try:
-        data = json.loads(read_bytes(path))
+        data = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, RecursionError):
+    except ValueError:
         data = None
     except OSError as error:
         if error.errno not in _NO_FILE:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from course.calling.processes import ForkServer
 from course.calling.sandbox import sandboxed
-from course.files import write_atomically
+from course.files import read_json, write_atomically
 from course.grading.grade import grade, internal_record, key_of, of_another
 from course.grading.handed_in.submissions import Submission
 from course.grading.record import Record, file_name, read_record
@@ -96,13 +96,18 @@ class Batch:
     def _kept_seed(self, wanted: int | None) -> int:
         path = self.folder / "batch.json"
         if path.exists():
-            kept = json.loads(path.read_text(encoding="utf-8"))["seed"]
+            try:
+                kept = int(read_json(path)["seed"])
+            except (ValueError, TypeError, KeyError):
+                raise ValueError(
+                    f"{path} no longer holds the seed: name another folder for --out."
+                ) from None
             if wanted not in (None, kept):
                 raise ValueError(
                     f"{self.folder} was graded with seed {kept}: leave --seed out to go on with "
                     "it, or name another folder for --out."
                 )
-            return int(kept)
+            return kept
         # No student can know it before the batch is graded; the next run finds it here.
         seed = secrets.randbits(31) if wanted is None else wanted
         write_atomically(path, json.dumps({"seed": seed}).encode() + b"\n")

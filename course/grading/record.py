@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from course.files import write_atomically
+from course.files import read_json, write_atomically
 
 Status = Literal[
     "passed",
@@ -113,7 +113,7 @@ def file_name(student: str, lesson: str) -> str:
 def read_record(path: Path) -> Record:
     """The record in a file. Raises: ValueError naming the file when it holds none; OSError."""
     try:
-        said: Any = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
+        said: Any = read_json(path)
         if said["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         return msgspec.convert(said, Record)

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from course.files import explain, keep, read_bytes, write_atomically
+from course.files import explain, keep, read_bytes, read_json, write_atomically
 from course.moved_records import carry_records
 from course.moves import EXERCISES, LESSONS, renamed
 from course.source.answer import answer_in
@@ -196,7 +196,7 @@ class Workspace:
     def _record(self) -> dict[str, str]:
         """The record; a damaged one counts as empty, so that every file counts as edited."""
         try:
-            return dict(json.loads(read_bytes(self.work / RECORD)))
+            return dict(read_json(self.work / RECORD))
         except (OSError, ValueError, TypeError):
             return {}
 

@@ -117,8 +117,8 @@ def read_policies(file: Path) -> dict[str, LocalAnswer]:
     if problems:
         raise Failure(f"{file} cannot play: {problems[0]}")
     if not wanted:
-        broken = f" {notebook.broken[0]}" if notebook.broken else ""
-        raise Failure(f"{file} defines no policy; it takes functions called {ANY}.{broken}")
+        broken = f"; {notebook.broken[0]}" if notebook.broken else ""
+        raise Failure(f"{file} defines no policy; it takes functions called {ANY}{broken}.")
     return {name: LocalAnswer(answer_in(notebook, name).text, name) for name in wanted}
 
 

@@ -1,12 +1,11 @@
 """`learn.py import FILE`: the answers and predictions of a browser in the learner's own copies."""
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any, cast
 
 from course import progress
-from course.files import read_bytes
+from course.files import read_json
 from course.launcher.failure import Failure, learn_command
 from course.launcher.workspace import Workspace
 from course.lesson_map import LESSONS, entries
@@ -42,7 +41,7 @@ def import_answers(file: Path) -> int:
 def _read(file: Path) -> tuple[dict[str, str], dict[str, float]]:
     """The texts by exercise, and committed choices by prediction. Raises: Failure, OSError."""
     try:
-        said = json.loads(read_bytes(file))
+        said = read_json(file)
         answers, predictions = (_records(said, each) for each in ("answers", "predictions"))
     except (ValueError, TypeError):
         raise Failure(f"{file} is no file that the site's Take along has saved.") from None

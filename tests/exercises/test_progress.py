@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_just_now_is_left_as_it_is(monkeypatch, code)
         raise OSError(code, os.strerror(code), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "read_bytes", refused)
+        patch.setattr(progress, "read_json", refused)
         assert progress.load("l01.plan_step") is None
         with pytest.raises(OSError, match=r"l01\.plan_step\.json"):
             progress.record(report("failed"))

@@ -115,6 +115,9 @@ def test_a_batch_keeps_the_seed_that_it_drew(tmp_path: Path) -> None:
     assert Batch(tmp_path / "two", True).seed != drawn
     with pytest.raises(ValueError, match=f"graded with seed {drawn}: leave --seed out to go on"):
         Batch(tmp_path / "one", True, drawn + 1)
+    (tmp_path / "one" / "batch.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"batch\.json no longer holds the seed"):
+        Batch(tmp_path / "one", True)
 
 
 def handed_in(folder: Path, texts: Sequence[str]) -> Path:

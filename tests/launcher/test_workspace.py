@@ -128,7 +128,7 @@ def test_what_is_no_file_is_left_and_named_and_the_others_are_updated(space: Wor
     assert files.explain(refused.value) == f"{mine}: {what}: move it away."
 
 
-DAMAGED = ("[", "[1]", '{"l02_more.py": [3]}')
+DAMAGED = ("[", "[" * 100_000, "[1]", '{"l02_more.py": [3]}')
 
 
 def test_an_answer_that_cannot_be_read_is_named_and_stops_nothing(space: Workspace):
