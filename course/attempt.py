@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from course import progress
 from course.calling.processes import own_starter
-from course.files import explain
 from course.launcher.failure import learn_command
 from course.registry import exercise
 from course.report import Report
 from course.running_text import text_of
-from course.source.answer import Answer
+from course.saved_answers import save_attempt
 from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
@@ -133,23 +132,3 @@ def _missing(item: Exercise, idea: str) -> Report:
 def _is_app() -> bool:
     marimo = sys.modules.get("marimo")
     return marimo is not None and marimo.app_meta().mode == "run"
-
-
-def save_attempt(report: Report, answer: Answer | None) -> str:
-    """Save progress and the answer; returns what the learner should know, or ""."""
-    from course import saved_answers  # which takes its time
-
-    notes: list[str] = []
-    new_attempt = False
-    if answer is not None and report.status not in ("not_started", "missing"):
-        passed = report.status == "passed"
-        new_attempt = True
-        try:
-            new_attempt = saved_answers.save(report.exercise, answer.text, passed=passed)
-        except OSError as error:
-            notes.append(f"Your answer could not be saved: {explain(error)}")
-    try:
-        progress.record(report, new_attempt=new_attempt)
-    except OSError as error:
-        notes.append(f"Your progress could not be saved: {explain(error)}")
-    return " ".join(notes)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from course.files import explain, read_bytes, write_atomically
-from course.progress import load, work_folder
+from course.progress import load, record, work_folder
 from course.registry import exercise, exercises
 from course.running_text import (
     text_in_file as source_of,  # noqa: F401  # pyright: ignore[reportUnusedImport] for scripts
@@ -23,6 +23,7 @@ from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
+    from course.report import Report
     from nanogpt.policies import Policies
 
 
@@ -52,6 +53,24 @@ def save(exercise_id: str, source: str, *, passed: bool) -> bool:
     if differs or newest != kept:
         write_atomically(kept, source.encode())
     return differs
+
+
+def save_attempt(report: Report, answer: Answer | None) -> str:
+    """Save progress and the answer; returns what the learner should know, or ""."""
+    notes: list[str] = []
+    new_attempt = False
+    if answer is not None and report.status not in ("not_started", "missing"):
+        passed = report.status == "passed"
+        new_attempt = True
+        try:
+            new_attempt = save(report.exercise, answer.text, passed=passed)
+        except OSError as error:
+            notes.append(f"Your answer could not be saved: {explain(error)}")
+    try:
+        record(report, new_attempt=new_attempt)
+    except OSError as error:
+        notes.append(f"Your progress could not be saved: {explain(error)}")
+    return " ".join(notes)
 
 
 def _newest(exercise_id: str) -> Path:

@@ -1,20 +1,18 @@
 """A learner's functions as they travel, pickled with all that they use."""
 
-import dis
 import functools
 import inspect
 import io
 import linecache
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import CodeType
 from typing import Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-from course.calling.errors import code_inside
 from course.calling.results import PROJECT
 from course.source.answer import Answer
 
@@ -93,29 +91,3 @@ def sources(function: Callable[..., Any]) -> dict[str, str]:
     if not isinstance(code, CodeType):
         return {}
     return {code.co_filename: "".join(linecache.getlines(code.co_filename)).rstrip("\n")}
-
-
-def argument_names(function: Callable[..., Any]) -> list[str]:
-    """The function's own names for its arguments; none where it has no signature."""
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
-
-
-def called_by(
-    function: Callable[..., Any], names: Sequence[str]
-) -> list[tuple[str, Callable[..., Any]]]:
-    """The functions of these names that this one names among its globals."""
-    code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType):
-        return []
-    named = {
-        each.argval
-        for part in code_inside(code)
-        for each in dis.get_instructions(part)
-        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")  # an attribute may have the same name
-    }
-    space: dict[str, Any] = getattr(function, "__globals__", {})
-    found = [(name, space.get(name)) for name in names if name in named]
-    return [(name, it) for name, it in found if callable(it) and it is not function]
