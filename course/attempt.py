@@ -12,13 +12,13 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from course import progress
+from course.calling.loading import LocalAnswer
 from course.calling.processes import own_starter
 from course.launcher.failure import learn_command
 from course.registry import exercise
 from course.report import Report
 from course.running_text import text_of
 from course.saved_answers import save_attempt
-from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise  # which imports torch

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from course.calling.loading import LocalAnswer
 from course.files import explain, read_bytes, write_atomically
 from course.progress import load, record, work_folder
 from course.registry import exercise, exercises
@@ -19,7 +20,6 @@ from course.running_text import (
 from course.source.answer import Answer, answer_in
 from course.source.cells import ALLOWED, Notebook
 from course.source.cutting import read_notebook
-from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise

@@ -29,11 +29,11 @@ from typing import Any
 
 from course.calling.channel import MOST_REPLY_BYTES, PACKED, RECORDS
 from course.calling.errors import FILE, blame, code_inside, raised
+from course.calling.loading import load
 from course.calling.plain_values import kind_of
 from course.calling.results import Opaque
 from course.calling.values import KeptResults, plain
 from course.calling.wire import MOST_BYTES, Storages, WireError, decode, encode
-from course.source.loading import load
 
 _LENGTH = struct.Struct(">I")
 _OURS = {"benchmarks", "course", "learn", "lessons", "nanogpt", "solutions", "tests", "widgets"}

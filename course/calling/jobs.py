@@ -18,10 +18,10 @@ import torch
 from course.calling.channel import LostError, TooSlowError
 from course.calling.errors import BACKSTOP, describe_timeout, place_in, place_in_answer
 from course.calling.functions import Pickler, functions_in, pickled, sources
+from course.calling.loading import file_of
 from course.calling.processes import Starter, own_starter
 from course.calling.results import PROJECT, CallResult
 from course.source.answer import Answer
-from course.source.loading import file_of
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.model import GPT
 

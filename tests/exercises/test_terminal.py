@@ -9,11 +9,11 @@ from moodle_class import notebook_of
 from support import ROOT, run
 
 from course.__main__ import main
+from course.calling.loading import load
 from course.lesson_map import LESSONS, entries, find_id, find_lesson
 from course.overview import overview
 from course.prediction import hints
 from course.registry import exercises, lesson_exercises
-from course.source.loading import load
 from course.source.texts import notebook_text
 
 NOTEBOOK = '''\
