@@ -138,11 +138,11 @@ def _load(exercise: Exercise) -> tuple[LocalAnswer | None, str | None]:
     report = exercise.check_answer(answer)
     if report.status == "passed":
         return LocalAnswer(answer.text, answer.name), None
-    what = f"Your saved `{exercise.name}` was left out, because"
-    if report.status == "missing":
-        return None, f"{what} {report.idea or 'its file does not define it.'}"
-    why = f"{what} it does not pass its check any more: {report.idea}"
-    return None, f"{why} It stays recorded as passed; check it again."
+    why = report.idea or "its file does not define it."
+    if report.status != "missing":
+        why = f"it does not pass its check any more: {why}"
+    what = f"Your saved `{exercise.name}` was left out, because {why}"
+    return None, f"{what} It stays recorded as passed; check it again."
 
 
 def _with_others(exercise: Exercise, path: Path) -> Answer:
