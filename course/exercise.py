@@ -145,22 +145,17 @@ class Exercise:
         return f"{self.lesson[:3]}.{self.name}"
 
     def check(self, function: Function, *, seed: int = 0, starter: Starter | None = None) -> Report:
-        """Judge a function of this process, in one of its own; the same seed asks the same cases.
-
-        `starter` starts that process, this process's own starter unless given.
-        """
-        try:
-            with answering(function, self.name, starter) as answer:
-                return self.judge(answer, seed=seed)
-        except TypeError as error:
-            return Report(self.id, "raised", (), 0, f"{error}.")
-        except (LostError, TooSlowError) as error:
-            return self._unread(error)
+        """Judge a function of the course's own, in a process of its own, as `check_answer` does."""
+        with answering(function, self.name, starter) as answer:
+            return self.judge(answer, seed=seed)
 
     def check_answer(
         self, answer: Answer, *, seed: int = 0, starter: Starter | None = None
     ) -> Report:
-        """Judge an answer in a process of its own."""
+        """Judge an answer in a process of its own; the same seed asks the same cases.
+
+        `starter` starts that process, this process's own starter unless given.
+        """
         with (starter or own_starter()).start() as channel:
             return self.check_text(answer.text, channel, seed=seed)
 

@@ -95,21 +95,11 @@ class Answers:
             loaded = load(text, FILE, names)
         return {**self.take(loaded.functions), "problems": loaded.problems}
 
-    def _unpickle(
-        self,
-        content: bytes,
-        name: str,
-        sources: dict[str, str],
-        path: list[str],
-        recursion_limit: int,
-    ) -> dict[str, Any]:
-        """Take one function out of a pickle; `sources` are the texts of cells, for errors."""
+    def _unpickle(self, name: str, **packed: Any) -> dict[str, Any]:
+        """Take a function of the course's own."""
         self._state = _Loaded()
-        _look_in(path)
-        sys.setrecursionlimit(recursion_limit)
-        linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         try:
-            return self.take({name: pickle.loads(content)})
+            return self.take({name: _unpacked(**packed)})
         except BaseException as error:
             return {"arguments": {}, "error": raised(error, pickle.loads)}
 
@@ -152,21 +142,16 @@ class Answers:
             said["error"] = raised(error, function)
         return {**said, "stdout": printed.text()}
 
-    def _run(
-        self, content: bytes, sources: dict[str, str], path: list[str], recursion_limit: int
-    ) -> dict[str, Any]:
+    def _run(self, **packed: Any) -> dict[str, Any]:
         """Run a job; its result is pickled, and `why` says why it failed."""
         import torch  # which a check may do without
 
-        _look_in(path)
-        sys.setrecursionlimit(recursion_limit)
-        linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         torch.set_grad_enabled(False)
         printed = Printed(_MAX_SHOWN)
         said: dict[str, Any] = {"value": b"", "why": None}
         try:
             with contextlib.redirect_stdout(printed):
-                job, args = pickle.loads(content)
+                job, args = _unpacked(**packed)
                 said["value"] = pickle.dumps(job(*args), protocol=5)
         except BaseException as error:  # SystemExit and MemoryError too
             said["why"] = blame(error)
@@ -226,9 +211,17 @@ class _Served:
         return bytes(parts)
 
 
-def _look_in(path: list[str]) -> None:
-    """Let modules be found where the process that asks finds them, such as beside a notebook."""
+def _unpacked(
+    content: bytes, sources: dict[str, str], path: list[str], recursion_limit: int
+) -> Any:
+    """The value of `functions.packed`; `sources` are the texts of cells, for errors.
+
+    Modules are found where the process that asks finds them, such as beside a notebook.
+    """
     sys.path += [each for each in path if each not in sys.path]
+    sys.setrecursionlimit(recursion_limit)
+    linecache.cache.update({file: _cached(text) for file, text in sources.items()})
+    return pickle.loads(content)
 
 
 def _cached(text: str) -> tuple[int, None, list[str], str]:

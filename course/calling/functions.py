@@ -67,25 +67,29 @@ def _is_theirs(function: Any) -> bool:
     return package == "__main__" or package not in _IMPORTABLE
 
 
-def pickled(
-    value: Any, *yours: Callable[..., Any], pickler: type[cloudpickle.Pickler] = Pickler
-) -> bytes:
-    """A value as `pickler` writes it, the functions `yours` with all that they use.
+def packed(value: Any, pickler: type[cloudpickle.Pickler] = Pickler) -> dict[str, Any]:
+    """A value as a child process unpacks it, its functions with all that they use.
 
     Raises: TypeError naming what cannot travel.
     """
+    yours = list(functions_in(value))
     for function in yours:
         module = sys.modules.get(getattr(function, "__module__", None) or "__main__")
         if module is not None and module.__name__.partition(".")[0] not in _IMPORTABLE:
             cloudpickle.register_pickle_by_value(module)
     try:
         pickler(file := io.BytesIO()).dump(value)
-        return file.getvalue()
     except Exception as error:  # a file, a lock, a generator: each has an error of its own
         raise TypeError(str(error)) from None
+    return {
+        "content": file.getvalue(),
+        "sources": {name: text for each in yours for name, text in _sources(each).items()},
+        "path": [each for each in sys.path if each],
+        "recursion_limit": sys.getrecursionlimit(),
+    }
 
 
-def sources(function: Callable[..., Any]) -> dict[str, str]:
+def _sources(function: Callable[..., Any]) -> dict[str, str]:
     """The text of the function's cell, which only this process knows, by the cell's name."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if not isinstance(code, CodeType):
