@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from course import progress
 from course.files import explain
 from course.launcher.failure import Failure, cannot_load
-from course.lesson_map import LESSONS, find_exercise, find_id, find_lesson
+from course.lesson_map import LESSONS, entries, find_exercise, find_id, find_lesson
 from course.moved_records import carry_records
 from course.overview import Standing, next_standing, standings
 
 if TYPE_CHECKING:
-    from course.exercise import Exercise
-    from course.source.cells import Notebook
+    from course.report import Report
+    from course.source.answer import Answer
 
 
 def main(argv: Sequence[str]) -> int:
@@ -165,18 +165,27 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
         where = "name a file that is there" if file else "open the course once to get your copy"
         raise Failure(f"There is no file {path}; {where}.")
 
-    from course.registry import lesson_exercises
-    from course.source.answer import loose_lines
+    from course.calling.processes import own_starter
+    from course.registry import exercise
+    from course.source.answer import Answer, answer_in, loose_lines
     from course.source.cutting import read_notebook
     from course.source.texts import notebook_text
 
-    items = [each for each in lesson_exercises(lesson.stem) if not item or each.id == item.id]
     try:
         text = notebook_text(path)
     except ValueError as error:
         raise Failure(f"{path} {error}.") from None
     notebook = read_notebook(text)
-    passed = [_check_one(item, text, notebook, path, file is None) for item in items]
+    found = [item] if item else entries(lesson)
+    answers = {each.id: answer_in(notebook, each.name) for each in found}
+    needs = "torch" in "".join(each.text for each in answers.values())
+    own_starter("tensors" if needs else "numbers")  # which starts while the exercises are imported
+    items = [exercise(each) for each in answers]
+    starter = own_starter("tensors" if needs or "torch" in sys.modules else "numbers")
+    passed: list[bool] = []
+    for each in items:
+        report = each.check_answer(Answer(text, each.name), starter=starter)
+        passed.append(_show(report, answers[each.id], path, saving=file is None))
     for sentence in loose_lines(notebook):
         print(sentence)
     if len(items) > 1:
@@ -203,19 +212,17 @@ def show_hint(wanted: str) -> int:
     return 0
 
 
-def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, saving: bool) -> bool:
-    from course.attempt import save_attempt
-    from course.source.answer import Answer, answer_in
+def _show(report: "Report", answer: "Answer", path: Path, *, saving: bool) -> bool:
+    """Prints a report and saves it; returns whether the answer passed."""
+    from course.saved_answers import save_attempt
 
-    report = item.check_answer(Answer(text, item.name))
     if report.status == "missing" and not report.idea:
-        idea = f"{path.name} defines no function `{item.name}`: keep its name."
+        idea = f"{path.name} defines no function `{answer.name}`: keep its name."
         report = replace(report, idea=idea)
     if report.status == "not_started":
-        idea = f"Write `{item.name}` in {path} in place of `raise NotImplementedError`"
+        idea = f"Write `{answer.name}` in {path} in place of `raise NotImplementedError`"
         report = replace(report, idea=f"{idea}, save the file and check again.")
     print(report.text())
-    answer = answer_in(notebook, item.name) if report.status != "missing" else None
     note = save_attempt(report, answer) if saving else ""
     if note:
         print(f"  {note}")

@@ -12,14 +12,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from course import progress
+from course.calling.loading import LocalAnswer
 from course.calling.processes import own_starter
-from course.files import explain
 from course.launcher.failure import learn_command
 from course.registry import exercise
 from course.report import Report
 from course.running_text import text_of
+from course.saved_answers import save_attempt
 from course.source.answer import Answer
-from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise  # which imports torch
@@ -65,14 +65,7 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
     Raises: KeyError for an unknown exercise.
     """
     item = exercise(exercise_id)
-    found = _resolved(item, resolve, item.name)
-    answer = None if isinstance(found, Report) else text_of(found, item.name)
-    if isinstance(found, Report):
-        report = found
-    elif answer is None:
-        report = _missing(item, f"`{item.name}` stands in no cell: write it into one.")
-    else:
-        report = item.check_answer(answer)
+    report, answer = _judged(item, resolve, item.name)
     notes = [save_attempt(report, answer) if progress.enabled() else ""]
     if report.status in _UNUSABLE:
         answer = None
@@ -88,9 +81,8 @@ def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., A
 
     Nothing is saved. Raises: KeyError for an unknown exercise.
     """
-    item = exercise(exercise_id)
-    found = _resolved(item, resolve)
-    return replace(found if isinstance(found, Report) else item.check(found), exhibit=letter)
+    report, _ = _judged(exercise(exercise_id), resolve)
+    return replace(report, exhibit=letter)
 
 
 def piece(resolve: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
@@ -105,18 +97,27 @@ def piece(resolve: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         return gone
 
 
-def _resolved(
+def _judged(
     item: Exercise, resolve: Callable[[], Callable[..., Any]], name: str = ""
-) -> Callable[..., Any] | Report:
-    """The function, or the report that says why there is none."""
+) -> tuple[Report, Answer | None]:
+    """The verdict on a function's text, and the text; None where there is no function.
+
+    An exhibit has a name of its own, under which its text stands.
+    """
     try:
         function = resolve()
     except NameError as error:
-        return _missing(item, f"Keep the name `{name or error.name}`; fix its cell.")
+        return _missing(item, f"Keep the name `{name or error.name}`; fix its cell."), None
     if not callable(function):
         what = f"`{name}`" if name else "The exhibit"
-        return _missing(item, f"{what} is {_kind(function)} here, and not a function.")
-    return function
+        return _missing(item, f"{what} is {_kind(function)} here, and not a function."), None
+    own = name or resolve.__code__.co_names[0]
+    answer = text_of(function, own)
+    if answer is None:
+        return _missing(item, f"`{own}` stands in no cell: write it into one."), None
+    if not name:
+        answer = Answer(f"{answer.text}\n\n{item.name} = {own}\n", item.name)
+    return item.check_answer(answer), answer
 
 
 def _kind(value: object) -> str:
@@ -133,23 +134,3 @@ def _missing(item: Exercise, idea: str) -> Report:
 def _is_app() -> bool:
     marimo = sys.modules.get("marimo")
     return marimo is not None and marimo.app_meta().mode == "run"
-
-
-def save_attempt(report: Report, answer: Answer | None) -> str:
-    """Save progress and the answer; returns what the learner should know, or ""."""
-    from course import saved_answers  # which takes its time
-
-    notes: list[str] = []
-    new_attempt = False
-    if answer is not None and report.status not in ("not_started", "missing"):
-        passed = report.status == "passed"
-        new_attempt = True
-        try:
-            new_attempt = saved_answers.save(report.exercise, answer.text, passed=passed)
-        except OSError as error:
-            notes.append(f"Your answer could not be saved: {explain(error)}")
-    try:
-        progress.record(report, new_attempt=new_attempt)
-    except OSError as error:
-        notes.append(f"Your progress could not be saved: {explain(error)}")
-    return " ".join(notes)

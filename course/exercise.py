@@ -15,7 +15,6 @@ from course.format_values import show_call
 from course.harness import Check, Failure, Rows, run_checks
 from course.report import Report
 from course.source.answer import Answer
-from course.task import Task
 
 Args: TypeAlias = tuple[Any, ...]
 Function: TypeAlias = Callable[..., Any]
@@ -28,6 +27,37 @@ class Adapted:
         self._function = function
         self.__wrapped__ = function
         self.__code__ = getattr(function, "__code__", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The contract of one exercise, without the rule that the exercise asks for.
+
+    `signature` is the stub's own, on one line: "chunk_size(budget: int, ...) -> int". `rules` are
+    sentences, one for each thing that goes in or comes out, with `code` between backquotes.
+    `args` and `result` are one case worked by hand, small enough to follow in one's head, and
+    `steps` are the sentences that lead from the arguments to the result, without giving away the
+    rule. `call` and `returns` are how the card writes the call and the result where these in full
+    would hide the few values that matter. Where the answer is a generator, `answers` are what is
+    sent into it, in order, and `result` is the list of what it yields: its first move, and one
+    more for each answer.
+    """
+
+    signature: str
+    rules: tuple[str, ...]
+    args: tuple[Any, ...]
+    result: Any
+    answers: tuple[Any, ...] = ()
+    steps: tuple[str, ...] = ()
+    call: str = ""
+    returns: str = ""
+
+    def worked(self, function: Any) -> Any:
+        """The result of `function` for the case, to be compared with `result`."""
+        value = function(*self.args)
+        if not self.answers:
+            return value
+        return [next(value), *map(value.send, self.answers)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +111,7 @@ class Exercise:
     answer what the checks ask, where its bare results do not show enough, or where one question of
     the checks is many calls. `equivalent_mutants` are mutants and weaker forms of right
     answers that no check can tell from these, by the names that `learn.py audit` gives
-    them, each with its reason. `others` are the lesson's other exercises.
+    them, each with its reason. `others` find the lesson's other exercises, by name.
     """
 
     number: int
@@ -97,7 +127,7 @@ class Exercise:
     draw_call: Callable[[str, Args], str] = show_call
     asked_as: Wrap | None = None
     equivalent_mutants: Mapping[str, str] = field(default_factory=dict[str, str])
-    others: Sequence["Exercise"] = ()
+    others: Mapping[str, Callable[[], "Exercise"]] = field(default_factory=dict[str, Any])
 
     @property
     def name(self) -> str:
@@ -115,22 +145,17 @@ class Exercise:
         return f"{self.lesson[:3]}.{self.name}"
 
     def check(self, function: Function, *, seed: int = 0, starter: Starter | None = None) -> Report:
-        """Judge a function of this process, in one of its own; the same seed asks the same cases.
-
-        `starter` starts that process, this process's own starter unless given.
-        """
-        try:
-            with answering(function, self.name, starter) as answer:
-                return self.judge(answer, seed=seed)
-        except TypeError as error:
-            return Report(self.id, "raised", (), 0, f"{error}.")
-        except (LostError, TooSlowError) as error:
-            return self._unread(error)
+        """Judge a function of the course's own, in a process of its own, as `check_answer` does."""
+        with answering(function, self.name, starter) as answer:
+            return self.judge(answer, seed=seed)
 
     def check_answer(
         self, answer: Answer, *, seed: int = 0, starter: Starter | None = None
     ) -> Report:
-        """Judge an answer in a process of its own."""
+        """Judge an answer in a process of its own; the same seed asks the same cases.
+
+        `starter` starts that process, this process's own starter unless given.
+        """
         with (starter or own_starter()).start() as channel:
             return self.check_text(answer.text, channel, seed=seed)
 
@@ -164,9 +189,8 @@ class Exercise:
         report = run_checks(self.id, asked, self.checks, seed=seed, draw_call=self.draw_call)
         if report.status in ("passed", "not_started"):
             return report
-        others = {other.name: other for other in self.others}
-        for name, called in answer.callees(list(others)):
-            status = others[name].judge(called, seed=seed).status
+        for name, called in answer.callees(list(self.others)):
+            status = self.others[name]().judge(called, seed=seed).status
             if status != "passed":
                 what = "does not pass its own check yet: mend that one first"
                 what = "is not written yet" if status == "not_started" else what

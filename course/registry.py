@@ -1,8 +1,8 @@
 """Every exercise of the course, found through the modules that define them.
 
 `solutions/LESSON/NAME.py` holds the exercise NAME of a lesson, a record called EXERCISE; modules
-with an underscore are shared by the lesson's exercises. A lesson's modules are imported when one
-of its exercises is asked for, and no other lesson's.
+with an underscore are shared by the lesson's exercises. An exercise's module is imported when it is
+asked for, and no other exercise's: some of them need torch, which takes a second.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ def exercises() -> tuple[Exercise, ...]:
 
 def exercise(exercise_id: str) -> Exercise:
     """The exercise with this id. Raises: KeyError naming the id and the known ones."""
-    number = re.escape(exercise_id.partition(".")[0])
     for stem in _stems():
-        for item in lesson_exercises(stem) if re.match(rf"{number}[a-z]?_", stem) else ():
-            if item.id == exercise_id:
-                return item
+        for name in _names(stem):
+            if f"{stem[:3]}.{name}" == exercise_id:
+                return _exercise(stem, name)
     known = ", ".join(item.id for item in exercises())
     raise KeyError(f"no exercise {exercise_id!r}; there are {known}")
 
@@ -42,25 +41,37 @@ def exercise(exercise_id: str) -> Exercise:
 def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
     """The exercises of the lesson with this stem, in the order of the lesson.
 
-    Each knows the others, so that its check can name one that fails beneath an answer. Where torch
-    is not installed, those that compute with tensors are left out.
+    Where torch is not installed, those that compute with tensors are left out.
     """
-    if stem not in _stems():
-        return ()
-    names = [each.name for each in pkgutil.iter_modules([str(_SOLUTIONS / stem)])]
     found: list[Exercise] = []
-    for name in names:
-        if name.startswith("_"):
-            continue
+    for name in _names(stem):
         try:
-            found.append(importlib.import_module(f"solutions.{stem}.{name}").EXERCISE)
+            found.append(_exercise(stem, name))
         except ImportError as error:
             if error.name != "torch":
                 raise
-    found.sort(key=lambda item: item.number)
-    return tuple(
-        dataclasses.replace(item, others=[e for e in found if e is not item]) for item in found
-    )
+    return tuple(sorted(found, key=lambda item: item.number))
+
+
+@functools.cache
+def _exercise(stem: str, name: str) -> Exercise:
+    """The exercise, which knows the lesson's others: one of them may fail beneath an answer."""
+    others = {other: functools.partial(_record, stem, other) for other in _names(stem)}
+    del others[name]
+    return dataclasses.replace(_record(stem, name), others=others)
+
+
+def _record(stem: str, name: str) -> Exercise:
+    return importlib.import_module(f"solutions.{stem}.{name}").EXERCISE
+
+
+@functools.cache
+def _names(stem: str) -> tuple[str, ...]:
+    """The names of a lesson's exercises; imports none of them."""
+    if stem not in _stems():
+        return ()
+    names = [each.name for each in pkgutil.iter_modules([str(_SOLUTIONS / stem)])]
+    return tuple(name for name in names if not name.startswith("_"))
 
 
 @functools.cache

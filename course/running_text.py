@@ -24,7 +24,7 @@ def text_of(function: Callable[..., Any], name: str) -> Answer | None:
     running = _running()
     if running is not None:
         found = running.binding(name)
-        if found and not (found[0].is_stub and _is_the_courses(function)):
+        if found and not (found[0].is_function and _is_the_courses(function)):
             return answer_in(running, name)
     return text_in_file(function, name)
 

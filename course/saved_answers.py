@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from course.calling.loading import LocalAnswer
 from course.files import explain, read_bytes, write_atomically
-from course.progress import load, work_folder
+from course.progress import load, record, work_folder
 from course.registry import exercise, exercises
 from course.running_text import (
     text_in_file as source_of,  # noqa: F401  # pyright: ignore[reportUnusedImport] for scripts
@@ -19,10 +20,10 @@ from course.running_text import (
 from course.source.answer import Answer, answer_in
 from course.source.cells import ALLOWED, Notebook
 from course.source.cutting import read_notebook
-from course.source.loading import LocalAnswer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
+    from course.report import Report
     from nanogpt.policies import Policies
 
 
@@ -52,6 +53,24 @@ def save(exercise_id: str, source: str, *, passed: bool) -> bool:
     if differs or newest != kept:
         write_atomically(kept, source.encode())
     return differs
+
+
+def save_attempt(report: Report, answer: Answer | None) -> str:
+    """Save progress and the answer; returns what the learner should know, or ""."""
+    notes: list[str] = []
+    new_attempt = False
+    if answer is not None and report.status not in ("not_started", "missing"):
+        passed = report.status == "passed"
+        new_attempt = True
+        try:
+            new_attempt = save(report.exercise, answer.text, passed=passed)
+        except OSError as error:
+            notes.append(f"Your answer could not be saved: {explain(error)}")
+    try:
+        record(report, new_attempt=new_attempt)
+    except OSError as error:
+        notes.append(f"Your progress could not be saved: {explain(error)}")
+    return " ".join(notes)
 
 
 def _newest(exercise_id: str) -> Path:
@@ -119,11 +138,11 @@ def _load(exercise: Exercise) -> tuple[LocalAnswer | None, str | None]:
     report = exercise.check_answer(answer)
     if report.status == "passed":
         return LocalAnswer(answer.text, answer.name), None
-    what = f"Your saved `{exercise.name}` was left out, because"
-    if report.status == "missing":
-        return None, f"{what} {report.idea or 'its file does not define it.'}"
-    why = f"{what} it does not pass its check any more: {report.idea}"
-    return None, f"{why} It stays recorded as passed; check it again."
+    why = report.idea or "its file does not define it."
+    if report.status != "missing":
+        why = f"it does not pass its check any more: {why}"
+    what = f"Your saved `{exercise.name}` was left out, because {why}"
+    return None, f"{what} It stays recorded as passed; check it again."
 
 
 def _with_others(exercise: Exercise, path: Path) -> Answer:

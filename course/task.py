@@ -3,57 +3,29 @@
 The lesson's stub keeps a short docstring; the signature, the rules and one worked case stand here.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from html import escape
 from textwrap import fill, wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from course.format_values import show, show_call
-from course.lesson_map import find_lesson
+from course.lesson_map import entries, find_lesson
+from course.registry import exercise
 from course.style import prose, stylesheet, themed
 
 if TYPE_CHECKING:
-    from course.exercise import Exercise
+    from course.exercise import Exercise, Task
 
 _CSS = themed("sng-task") + stylesheet("task")
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """The contract of one exercise, without the rule that the exercise asks for.
-
-    `signature` is the stub's own, on one line: "chunk_size(budget: int, ...) -> int". `rules` are
-    sentences, one for each thing that goes in or comes out, with `code` between backquotes.
-    `args` and `result` are one case worked by hand, small enough to follow in one's head, and
-    `steps` are the sentences that lead from the arguments to the result, without giving away the
-    rule. `call` and `returns` are how the card writes the call and the result where these in full
-    would hide the few values that matter. Where the answer is a generator, `answers` are what is
-    sent into it, in order, and `result` is the list of what it yields: its first move, and one
-    more for each answer.
-    """
-
-    signature: str
-    rules: tuple[str, ...]
-    args: tuple[Any, ...]
-    result: Any
-    answers: tuple[Any, ...] = ()
-    steps: tuple[str, ...] = ()
-    call: str = ""
-    returns: str = ""
-
-    def worked(self, function: Any) -> Any:
-        """The result of `function` for the case, to be compared with `result`."""
-        value = function(*self.args)
-        if not self.answers:
-            return value
-        return [next(value), *map(value.send, self.answers)]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCard:
     """An exercise's task as HTML that needs no script; `number` is "0.1"."""
 
-    exercise: "Exercise"
+    exercise: Exercise
     number: str
 
     def text(self) -> str:
@@ -90,17 +62,14 @@ class TaskCard:
 
 def task(exercise_id: str) -> TaskCard:
     """The card of an exercise: `task("l01.chunk_size")`. Raises: KeyError for an unknown one."""
-    from course.registry import exercise, lesson_exercises  # which imports this module
-
     item = exercise(exercise_id)
-    ids = [each.id for each in lesson_exercises(item.lesson)]
-    return TaskCard(item, f"{find_lesson(item.lesson).number}.{ids.index(item.id) + 1}")
+    lesson = find_lesson(item.lesson)
+    place = [each.id for each in entries(lesson)].index(item.id) + 1
+    return TaskCard(item, f"{lesson.number}.{place}")
 
 
 def hints_text(exercise_id: str, shown: int) -> str:
     """An exercise's first `shown` hints for a terminal. Raises: KeyError for an unknown one."""
-    from course.registry import exercise
-
     hints = exercise(exercise_id).hints
     return "\n".join(
         fill(f"Hint {number} of {len(hints)}: {hint}", 78, subsequent_indent="  ")

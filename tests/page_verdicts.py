@@ -4,8 +4,8 @@ import json
 import sys
 
 from course.calling.answers import RemoteAnswer
+from course.calling.child import argument_names
 from course.calling.errors import code_inside
-from course.calling.functions import argument_names
 from course.registry import exercises
 from course.tab import page_channel
 

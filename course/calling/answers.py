@@ -157,25 +157,13 @@ def send(channel: Channel, function: Callable[..., Any], name: str) -> RemoteAns
 
     Raises: TypeError for a function that cannot travel, LostError, TooSlowError.
     """
-    from course.calling.functions import functions_in, pickled, sources  # needs cloudpickle
+    from course.calling.functions import packed  # needs cloudpickle
 
-    not_sent = f"`{name}` could not be sent to the process that checks it"
-    try:
-        content = pickled(function, function, *functions_in(function))
-    except TypeError as error:
-        raise TypeError(f"{not_sent}: {error}") from None
-    message = {
-        "do": "unpickle",
-        "content": content,
-        "name": name,
-        "sources": sources(function),
-        "path": [each for each in sys.path if each],
-        "recursion_limit": sys.getrecursionlimit(),
-    }
+    message = {"do": "unpickle", "name": name, **packed(function)}
     reply = channel.exchange(message, _LOAD_S, BACKSTOP * _LOAD_S)
     error = _raised(reply)
     if error is not None:
-        raise TypeError(f"{not_sent}: {error.told}")
+        raise TypeError(f"`{name}` could not be read in the process that checks it: {error.told}")
     return RemoteAnswer(channel, name, _arguments(reply)[name], function)
 
 

@@ -7,8 +7,10 @@ An answer may overwrite what stands here: nothing that decides about a mark depe
 from __future__ import annotations
 
 import contextlib
+import dis
 import faulthandler
 import gc
+import inspect
 import io
 import linecache
 import os
@@ -19,22 +21,19 @@ import socket
 import struct
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
+from types import CodeType
 from typing import Any
 
-import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
-import torch
-
 from course.calling.channel import MOST_REPLY_BYTES, PACKED, RECORDS
-from course.calling.errors import FILE, blame, raised
-from course.calling.functions import argument_names, called_by
+from course.calling.errors import FILE, blame, code_inside, raised
+from course.calling.loading import load
 from course.calling.plain_values import kind_of
 from course.calling.results import Opaque
 from course.calling.values import KeptResults, plain
 from course.calling.wire import MOST_BYTES, Storages, WireError, decode, encode
-from course.source.loading import load
 
 _LENGTH = struct.Struct(">I")
 _OURS = {"benchmarks", "course", "learn", "lessons", "nanogpt", "solutions", "tests", "widgets"}
@@ -96,23 +95,13 @@ class Answers:
             loaded = load(text, FILE, names)
         return {**self.take(loaded.functions), "problems": loaded.problems}
 
-    def _unpickle(
-        self,
-        content: bytes,
-        name: str,
-        sources: dict[str, str],
-        path: list[str],
-        recursion_limit: int,
-    ) -> dict[str, Any]:
-        """Take one function out of a pickle; `sources` are the texts of cells, for errors."""
+    def _unpickle(self, name: str, **packed: Any) -> dict[str, Any]:
+        """Take a function of the course's own."""
         self._state = _Loaded()
-        _look_in(path)
-        sys.setrecursionlimit(recursion_limit)
-        linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         try:
-            return self.take({name: cloudpickle.loads(content)})
+            return self.take({name: _unpacked(**packed)})
         except BaseException as error:
-            return {"arguments": {}, "error": raised(error, cloudpickle.loads)}
+            return {"arguments": {}, "error": raised(error, pickle.loads)}
 
     def take(self, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
         """Add functions to the check; the names of their arguments."""
@@ -121,7 +110,7 @@ class Answers:
 
     def _callees(self, name: str, names: list[str]) -> dict[str, Any]:
         """List the functions with these names that a function calls; they can be called too."""
-        called = called_by(self._state.functions[name], names)
+        called = _called_by(self._state.functions[name], names)
         return self.take({f"{name}.{each}": function for each, function in called})
 
     def _call(
@@ -132,11 +121,12 @@ class Answers:
         `random` and torch are seeded. With `shared`, tensors keep their storages and generators
         stay here.
         """
-        torch.set_grad_enabled(grad)
         function, printed = self._state.functions[name], Printed()
         random.seed(seed)
-        # Without a GPU, torch.manual_seed keeps a copy of the stack for later, which takes 0.5 ms.
-        torch.default_generator.manual_seed(seed)
+        if (torch := sys.modules.get("torch")) is not None:  # which many answers do without
+            torch.set_grad_enabled(grad)
+            # torch.manual_seed keeps a copy of the stack for later, which takes 0.5 ms.
+            torch.default_generator.manual_seed(seed)
         said: dict[str, Any] = {"value": None, "args_after": None, "error": None, "generator": None}
         try:
             with contextlib.redirect_stdout(printed):
@@ -152,19 +142,16 @@ class Answers:
             said["error"] = raised(error, function)
         return {**said, "stdout": printed.text()}
 
-    def _run(
-        self, content: bytes, sources: dict[str, str], path: list[str], recursion_limit: int
-    ) -> dict[str, Any]:
+    def _run(self, **packed: Any) -> dict[str, Any]:
         """Run a job; its result is pickled, and `why` says why it failed."""
-        _look_in(path)
-        sys.setrecursionlimit(recursion_limit)
-        linecache.cache.update({file: _cached(text) for file, text in sources.items()})
+        import torch  # which a check may do without
+
         torch.set_grad_enabled(False)
         printed = Printed(_MAX_SHOWN)
         said: dict[str, Any] = {"value": b"", "why": None}
         try:
             with contextlib.redirect_stdout(printed):
-                job, args = cloudpickle.loads(content)
+                job, args = _unpacked(**packed)
                 said["value"] = pickle.dumps(job(*args), protocol=5)
         except BaseException as error:  # SystemExit and MemoryError too
             said["why"] = blame(error)
@@ -224,14 +211,48 @@ class _Served:
         return bytes(parts)
 
 
-def _look_in(path: list[str]) -> None:
-    """Let modules be found where the process that asks finds them, such as beside a notebook."""
+def _unpacked(
+    content: bytes, sources: dict[str, str], path: list[str], recursion_limit: int
+) -> Any:
+    """The value of `functions.packed`; `sources` are the texts of cells, for errors.
+
+    Modules are found where the process that asks finds them, such as beside a notebook.
+    """
     sys.path += [each for each in path if each not in sys.path]
+    sys.setrecursionlimit(recursion_limit)
+    linecache.cache.update({file: _cached(text) for file, text in sources.items()})
+    return pickle.loads(content)
 
 
 def _cached(text: str) -> tuple[int, None, list[str], str]:
     lines = [f"{line}\n" for line in text.split("\n")]
     return len(text), None, lines, FILE
+
+
+def argument_names(function: Callable[..., Any]) -> list[str]:
+    """The function's own names for its arguments; none where it has no signature."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _called_by(
+    function: Callable[..., Any], names: Sequence[str]
+) -> list[tuple[str, Callable[..., Any]]]:
+    """The functions of these names that this one names among its globals."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return []
+    named = {
+        each.argval
+        for part in code_inside(code)
+        for each in dis.get_instructions(part)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")  # an attribute may have the same name
+    }
+    space: dict[str, Any] = getattr(function, "__globals__", {})
+    found = [(name, space.get(name)) for name in names if name in named]
+    return [(name, it) for name, it in found if callable(it) and it is not function]
 
 
 class _NotTheCourse(MetaPathFinder):
@@ -252,7 +273,6 @@ def refuse_the_course() -> None:
 
 def serve(channel: socket.socket) -> None:
     """Answer over this channel until it is closed; ends the process."""
-    torch.set_num_threads(1)  # a pool of threads does not survive a fork, and spins on small loads
     faulthandler.enable(all_threads=True)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)

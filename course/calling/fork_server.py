@@ -1,8 +1,8 @@
-"""The warm process that answers' processes are forked from: it has torch, and no threads.
+"""The warm process that answers' processes are forked from. It has no threads.
 
-`python -m course.calling.fork_server LINK [--marks]` takes orders over the socket to its parent,
-one at a time: "fork", with a channel and a file for the fault handler to write to; and "ended N",
-for how its child N ended. It ends when the socket is closed.
+`python -m course.calling.fork_server LINK NEEDS` takes orders over the socket to its parent, one at
+a time: "fork", with a channel and a file for the fault handler to write to; and "ended N", for how
+its child N ended. It ends when the socket is closed. NEEDS is one of `processes.Needs`.
 """
 
 import contextlib
@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from course.calling import child
+from course.calling.process_limits import limit_this_process
 from nanogpt.child_process import end_by_signal, parent_link
 
 _FOR_RUNS = (
@@ -28,13 +30,13 @@ _DIE_WITH_PARENT, _DUMPABLE, _ADOPT_ORPHANS = 1, 4, 36  # PR_SET_PDEATHSIG and i
 _SHM_STAT, _SHM_INFO = 13, 14
 
 
-def main(orders: socket.socket, *, marks: bool) -> None:
-    """Do what is ordered. With `marks`, an answer may not import the course, nor write files."""
+def main(orders: socket.socket, needs: str) -> None:
+    """Do what is ordered. For marks, an answer may not import the course, nor write files."""
     end_by_signal()  # also while it imports torch
-    from course.calling import child  # which imports torch
-    from course.calling.process_limits import limit_this_process
-
-    if not marks:
+    marks = needs == "marks"
+    if needs != "numbers":
+        importlib.import_module("torch")
+    if needs == "runs":
         for name in _FOR_RUNS:
             importlib.import_module(name)
         _load_models()
@@ -141,4 +143,4 @@ def _reap(ended: dict[int, dict[str, int] | None], one: tuple[int, int, Any]) ->
 
 
 if __name__ == "__main__":
-    main(parent_link(), marks="--marks" in sys.argv)
+    main(parent_link(), sys.argv[2])

@@ -1,20 +1,18 @@
 """A learner's functions as they travel, pickled with all that they use."""
 
-import dis
 import functools
 import inspect
 import io
 import linecache
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import CodeType
 from typing import Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-from course.calling.errors import code_inside
 from course.calling.results import PROJECT
 from course.source.answer import Answer
 
@@ -69,53 +67,31 @@ def _is_theirs(function: Any) -> bool:
     return package == "__main__" or package not in _IMPORTABLE
 
 
-def pickled(
-    value: Any, *yours: Callable[..., Any], pickler: type[cloudpickle.Pickler] = Pickler
-) -> bytes:
-    """A value as `pickler` writes it, the functions `yours` with all that they use.
+def packed(value: Any, pickler: type[cloudpickle.Pickler] = Pickler) -> dict[str, Any]:
+    """A value as a child process unpacks it, its functions with all that they use.
 
     Raises: TypeError naming what cannot travel.
     """
+    yours = list(functions_in(value))
     for function in yours:
         module = sys.modules.get(getattr(function, "__module__", None) or "__main__")
         if module is not None and module.__name__.partition(".")[0] not in _IMPORTABLE:
             cloudpickle.register_pickle_by_value(module)
     try:
         pickler(file := io.BytesIO()).dump(value)
-        return file.getvalue()
     except Exception as error:  # a file, a lock, a generator: each has an error of its own
         raise TypeError(str(error)) from None
+    return {
+        "content": file.getvalue(),
+        "sources": {name: text for each in yours for name, text in _sources(each).items()},
+        "path": [each for each in sys.path if each],
+        "recursion_limit": sys.getrecursionlimit(),
+    }
 
 
-def sources(function: Callable[..., Any]) -> dict[str, str]:
+def _sources(function: Callable[..., Any]) -> dict[str, str]:
     """The text of the function's cell, which only this process knows, by the cell's name."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if not isinstance(code, CodeType):
         return {}
     return {code.co_filename: "".join(linecache.getlines(code.co_filename)).rstrip("\n")}
-
-
-def argument_names(function: Callable[..., Any]) -> list[str]:
-    """The function's own names for its arguments; none where it has no signature."""
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
-
-
-def called_by(
-    function: Callable[..., Any], names: Sequence[str]
-) -> list[tuple[str, Callable[..., Any]]]:
-    """The functions of these names that this one names among its globals."""
-    code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType):
-        return []
-    named = {
-        each.argval
-        for part in code_inside(code)
-        for each in dis.get_instructions(part)
-        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")  # an attribute may have the same name
-    }
-    space: dict[str, Any] = getattr(function, "__globals__", {})
-    found = [(name, space.get(name)) for name in names if name in named]
-    return [(name, it) for name, it in found if callable(it) and it is not function]

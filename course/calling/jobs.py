@@ -17,11 +17,11 @@ import torch
 
 from course.calling.channel import LostError, TooSlowError
 from course.calling.errors import BACKSTOP, describe_timeout, place_in, place_in_answer
-from course.calling.functions import Pickler, functions_in, pickled, sources
+from course.calling.functions import Pickler, functions_in, packed
+from course.calling.loading import file_of
 from course.calling.processes import Starter, own_starter
 from course.calling.results import PROJECT, CallResult
 from course.source.answer import Answer
-from course.source.loading import file_of
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.model import GPT
 
@@ -49,15 +49,8 @@ def run(
     The job and its arguments may hold learners' functions. Raises: RunError.
     """
     found = list(functions_in((job, args)))
-    yours = [each for each in found if not isinstance(each, Answer)]
     try:
-        message = {
-            "do": "run",
-            "content": pickled((job, args), *yours, pickler=_JobPickler),
-            "sources": {name: text for each in yours for name, text in sources(each).items()},
-            "path": [each for each in sys.path if each],
-            "recursion_limit": sys.getrecursionlimit(),
-        }
+        message = {"do": "run", **packed((job, args), _JobPickler)}
         with (starter or own_starter()).start() as channel:
             reply = channel.exchange(message, limit_s, BACKSTOP * limit_s, most=_MOST_RESULT)
         printed, why = reply.take("stdout", str), reply.take("why", str, type(None))

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from course.calling.process_limits import MEMORY, dump_of, exit_error, read_words
 from course.calling.spawner import Spawner
@@ -35,6 +35,11 @@ _END_S = 5.0
 _LOOK_S = 0.2  # from one look at the memory of several processes to the next
 _MOST_TRIES = 3
 _UCRED = struct.Struct("3i")
+Needs: TypeAlias = Literal["numbers", "tensors", "runs", "marks"]
+"""The use of a warm process: checks without torch, checks with it, also runs, or marks.
+
+For runs it has loaded the models; for marks, answers may not import the course nor write files.
+"""
 START_METHOD = "SERVING_NANOGPT_START_METHOD"
 """The environment variable that may say "spawn" on Linux: as on macOS and Windows."""
 
@@ -50,20 +55,20 @@ class Starter(Protocol):
 class ForkServer:
     """Forks processes from a warm one, and starts another when that is killed.
 
-    `command` are words to put before the warm process's own command, such as a sandbox's; with
-    `marks`, answers may not import the course nor write files. Mutable: the warm process.
+    `command` are words to put before the warm process's own command, such as a sandbox's. Mutable:
+    the warm process.
     """
 
-    def __init__(self, command: Sequence[str] = (), *, marks: bool = False) -> None:
+    def __init__(self, command: Sequence[str] = (), *, needs: Needs = "runs") -> None:
         self._command = command
-        self.marks = marks
+        self.needs = needs
         self._lock = threading.Lock()
         self._launch()
 
     def _launch(self) -> None:
         self._warm = ChildProcess.start(
             "course.calling.fork_server",
-            *["--marks"] * self.marks,
+            self.needs,
             under=self._command,
             environment={"PATH": os.defpath, "LANG": "C.UTF-8"},  # alike in each place
         )
@@ -154,7 +159,7 @@ class _Forked:
 
     def takes_too_much(self) -> bool:
         """Its address space is limited, and for marks the memory of all that it starts."""
-        if not self._server.marks or time.monotonic() < self._next_look:
+        if self._server.needs != "marks" or time.monotonic() < self._next_look:
             return False
         self._next_look = time.monotonic() + _LOOK_S
         with contextlib.suppress(psutil.Error):
@@ -194,9 +199,9 @@ def _pid_of(end: socket.socket) -> int:
 
 
 @functools.cache
-def own_starter() -> Starter:
+def own_starter(needs: Needs = "runs") -> Starter:
     """The starter of this process: what it starts ends with it."""
     forks = sys.platform == "linux" and os.environ.get(START_METHOD) != "spawn"
-    starter = ForkServer() if forks else Spawner()
+    starter = ForkServer(needs=needs) if forks else Spawner(needs)
     atexit.register(starter.close)
     return starter

@@ -45,7 +45,7 @@ def sandboxed() -> ForkServer:
             f"bubblewrap cannot make a sandbox here ({_last_line(tried.stderr)}): allow user "
             "namespaces, grade with --container, or go on without a sandbox with --unsafe."
         )
-    return ForkServer(command, marks=True)
+    return ForkServer(command, needs="marks")
 
 
 def _command() -> list[str]:

@@ -25,7 +25,8 @@ class Spawner:
     A process that had to be killed is replaced at once, so that the next one is soon ready.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, needs: str = "runs") -> None:
+        self.needs = needs
         self._lock = threading.Lock()
         self._warm: _Spawned | None = _Spawned(self)
 
@@ -70,7 +71,7 @@ class Spawner:
 class _Spawned:
     def __init__(self, spawner: Spawner) -> None:
         self._spawner = spawner
-        self._child = ChildProcess.start("course.calling.spawned")
+        self._child = ChildProcess.start("course.calling.spawned", spawner.needs)
         self.socket = self._child.link
         self._seen = psutil.Process(self._child.process.pid)
         self._cpu_s = 0.0

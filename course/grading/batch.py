@@ -130,7 +130,7 @@ class Local:
 
 @functools.cache
 def _own_server(in_sandbox: bool) -> ForkServer:
-    return sandboxed() if in_sandbox else ForkServer(marks=True)
+    return sandboxed() if in_sandbox else ForkServer(needs="marks")
 
 
 def grade_one(submission: Submission, in_sandbox: bool, seed: int) -> Record:

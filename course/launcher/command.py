@@ -111,10 +111,17 @@ class Launcher:
     def prepare(self, *extras: str) -> None:
         """Bring in missing lessons, install what is missing, say which have a newer version."""
         self.workspace.bring_in()  # first, so that a problem with work/ shows before the long wait
-        self.installation.ensure(*extras)
+        self.install(*extras)
         newer = self.workspace.newer()
         if newer:
             print(f"There is a newer version of {', '.join(newer)}: {learn_command()} update")
+
+    def install(self, *extras: str) -> None:
+        """Install what is missing, after a sentence on each thing to know about this machine."""
+        if not self.installation.holds(*extras):
+            for sentence in doctor.notes(self.root):
+                print(f"learn.py: note: {sentence}", flush=True)
+        self.installation.ensure(*extras)
 
     def ask_course(self, command: str, rest: Sequence[str]) -> int:
         """Have `python -m course` carry a command out."""
@@ -128,7 +135,7 @@ class Launcher:
 
         Any other arguments are pytest's, and its own tests run in one process.
         """
-        self.installation.ensure("dev")
+        self.install("dev")
         command = [self.installation.python, "-m", "pytest", *rest]
         if set(rest) <= {"--quick", "--all"}:
             command += ["-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]

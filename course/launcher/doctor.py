@@ -9,12 +9,9 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from course.launcher.failure import learn_command
-
-if TYPE_CHECKING:
-    from course.launcher.install import Installation
+from course.launcher.install import Installation
 
 TEMPORARY = (
     "{} is a temporary folder, and the browser does not save what you write in one: "

@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course.launcher import doctor
 from course.launcher.failure import Failure, cannot_load
 
 UV = "uv==0.13.9"  # installed where no other is on the PATH
@@ -43,8 +42,6 @@ class Installation:
         if self.holds(*extras):
             return
         began = time.monotonic()
-        for sentence in doctor.notes(self.root):
-            print(f"learn.py: note: {sentence}", flush=True)
         if self.is_half_made() or not self.python.exists():
             self._make_venv()
         self.mark.touch()

@@ -14,6 +14,7 @@ from typing import Any
 from course.calling.answers import load
 from course.calling.channel import LostError, TooSlowError
 from course.calling.jobs import RunError, run
+from course.calling.loading import LocalAnswer
 from course.calling.processes import own_starter
 from course.files import read_bytes
 from course.launcher.failure import Failure
@@ -21,7 +22,6 @@ from course.registry import exercises
 from course.saved_answers import load_policies
 from course.source.answer import answer_in
 from course.source.cutting import read_notebook
-from course.source.loading import LocalAnswer
 from nanogpt.contest import BASELINES, Entry, Round, Score, Workload, play, play_round, workload
 from nanogpt.contest import priority_key as reference_key
 from nanogpt.policies import Policies

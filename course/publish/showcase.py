@@ -7,6 +7,7 @@ from course.lesson_data.l01_chunks import six_requests
 from course.prediction import predict
 from course.registry import exercise
 from course.report import Report
+from course.source.answer import Answer
 from nanogpt import Engine, EngineConfig, Policies, Trace, load_model
 from nanogpt.clock import LARGE_GPU, CostClock
 from widgets import Prediction, Timeline
@@ -35,7 +36,7 @@ def _answer(source: str) -> Any:
 
 def report(source: str) -> Report:
     """The check's sentence on an answer."""
-    return exercise("l01.plan_step").check(_answer(source))
+    return exercise("l01.plan_step").check_answer(Answer(source, "plan_step"))
 
 
 @cache

@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course.checks.fusing import Fusing, Look, dtype
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import show
 from course.harness import Rows
-from course.task import Task
 
 Tensors: TypeAlias = tuple[Tensor, ...]
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from course.calling.plain_values import as_number, as_whole
 from course.checks.comparing import Args, Comparison, Near
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named, show
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -4,8 +4,7 @@ import itertools
 import random
 
 from course.checks.comparing import Args, Comparison, not_a_list, tokens
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from course.calling.plain_values import as_items, as_truth, as_whole
 from course.checks.comparing import Args, Comparison, a_kind, tokens
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 Inputs = tuple[list[int], list[int], bool]
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from course.checks.comparing import Args
 from course.checks.fusing import Fusing, Look, cell, diagonal_ideas, grid, mask_forms
-from course.exercise import Exercise, Function, Misconception
+from course.exercise import Exercise, Function, Misconception, Task
 from course.harness import Rows
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -3,8 +3,7 @@
 import random
 
 from course.checks.comparing import Args, Comparison, not_whole
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 # --- right answers ------------------------------------------------------------------------------
 

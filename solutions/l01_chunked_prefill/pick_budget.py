@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, not_whole
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from nanogpt.views.step_cost import StepCost
 
 Cost: TypeAlias = Callable[[int], int]

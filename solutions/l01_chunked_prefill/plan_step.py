@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from solutions.l01_chunked_prefill._rules import Pairs, Snapshot, best, fill
 from solutions.l01_chunked_prefill._workloads import any_step, on, whole_workloads
 

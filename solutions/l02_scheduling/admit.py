@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison
 from course.checks.requests import draw_request, make_request
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from nanogpt.views.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from typing import Any
 from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.checks.requests import draw_request, make_request
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.harness import Ask, Failure
-from course.task import Task
 from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
 from solutions.l02_scheduling._serving import (

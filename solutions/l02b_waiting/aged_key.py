@@ -11,10 +11,9 @@ from course.calling.plain_values import as_items, as_number
 from course.checks.comparing import Args
 from course.checks.ranking import Ranking, draw_ranked
 from course.checks.requests import make_request
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
-from course.task import Task
 from nanogpt.views.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------

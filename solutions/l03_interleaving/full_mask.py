@@ -8,9 +8,8 @@ from torch import Tensor
 
 from course.checks.comparing import Args
 from course.checks.fusing import Fusing, Look, any_lengths, diagonal_ideas, mask_forms
-from course.exercise import Exercise, Function, Misconception
+from course.exercise import Exercise, Function, Misconception, Task
 from course.harness import Rows
-from course.task import Task
 from solutions.l03_interleaving._padded import (
     draw_padded,
     explain_mask,

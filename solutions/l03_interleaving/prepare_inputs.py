@@ -4,9 +4,8 @@ import random
 
 from course.checks.comparing import Args
 from course.checks.fusing import Fusing, Look, any_lengths
-from course.exercise import Exercise
+from course.exercise import Exercise, Task
 from course.harness import Rows
-from course.task import Task
 from solutions.l03_interleaving._rows import BOTH, MISCONCEPTIONS, POSITIONS, TOKENS, Lists
 
 # --- right answers ------------------------------------------------------------------------------

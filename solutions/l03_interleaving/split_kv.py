@@ -9,8 +9,7 @@ from torch import Tensor
 
 from course.checks.comparing import Args, a_kind
 from course.checks.fusing import Fusing, Look, any_lengths, dtype
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from solutions.l03_interleaving._padded import padded_rows
 
 # --- right answers ------------------------------------------------------------------------------

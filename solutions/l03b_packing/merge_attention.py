@@ -8,9 +8,8 @@ from torch import Tensor
 
 from course.checks.comparing import Args
 from course.checks.fusing import Fusing, Look
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.harness import Rows
-from course.task import Task
 from solutions.l03b_packing._blocks import (
     Merged,
     any_blocks,

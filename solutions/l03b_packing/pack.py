@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from course.checks.fusing import Fusing, Look, any_lengths, diagonal_ideas, mask_forms
-from course.exercise import Exercise, Function, Misconception
-from course.task import Task
+from course.exercise import Exercise, Function, Misconception, Task
 from solutions.l03b_packing._tokens import Packed, Rule, drawn, keys, mask_by, queries, sees
 
 # --- right answers ------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from course.checks.comparing import Args
 from course.checks.fusing import Fusing, Look, dtype
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.harness import returned_nothing
-from course.task import Task
 from solutions.l04_sliding_window._entries import (
     MEMORY,
     Kept,

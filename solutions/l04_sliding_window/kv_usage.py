@@ -4,9 +4,8 @@ import random
 from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison, wrong_number
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import a_kind, explaining, those_of
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from course.calling.plain_values import as_truth
 from course.checks.comparing import Args, Comparison, a_kind
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -11,9 +11,8 @@ from torch import Tensor
 from course.calling.plain_values import as_number
 from course.checks.comparing import Args, a_kind
 from course.checks.fusing import Fusing, Look
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.harness import Rows
-from course.task import Task
 from solutions.l04b_window_quality._measures import ADDED_LOSS, AGREEMENT, picked, with_loss
 
 # --- right answers ------------------------------------------------------------------------------

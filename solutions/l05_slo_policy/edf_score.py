@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from course.checks.comparing import Args, Comparison, Near
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named, show
-from course.task import Task
 from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 
 Score: TypeAlias = Callable[[float, int], float]

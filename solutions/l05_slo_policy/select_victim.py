@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise
+from course.exercise import Exercise, Task
 from course.harness import Ask, Failure, Rows
-from course.task import Task
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_policies import SloPolicies
 from nanogpt.slo.variants import BATCHED, ROUND_COST, starved

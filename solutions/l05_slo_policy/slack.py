@@ -5,9 +5,8 @@ import random
 from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison, Near
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 
 # --- right answers ------------------------------------------------------------------------------

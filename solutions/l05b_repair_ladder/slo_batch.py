@@ -5,8 +5,7 @@ import random
 from dataclasses import replace
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise
-from course.task import Task
+from course.exercise import Exercise, Task
 from nanogpt.slo.slo_policies import REFERENCE
 from nanogpt.views.slo_view import SloRequest, SloView
 from solutions.l05_slo_policy._views import seen

@@ -6,9 +6,8 @@ from fractions import Fraction
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

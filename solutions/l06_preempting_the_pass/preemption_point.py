@@ -9,8 +9,7 @@ from typing import Any
 
 from course.checks.comparing import Args, Comparison
 from course.checks.voting import Played, Votes
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
 from course.harness import Ask, Failure
-from course.task import Task
 
 Enough: TypeAlias = Callable[[int, int, float], bool]
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from course.checks.comparing import Args, Result, those_of
-from course.exercise import Exercise
+from course.exercise import Exercise, Task
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
-from course.task import Task
 from nanogpt.views.scheduler_state import SchedulerState
 from solutions.l06_preempting_the_pass._scheduler_state import (
     FIELDS,

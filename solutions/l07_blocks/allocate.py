@@ -6,9 +6,8 @@ from typing import Any
 
 from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison, a_kind, wrong_list
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 
 Allocate = Callable[[int, int, int, list[int]], Any]
 

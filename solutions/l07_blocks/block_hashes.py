@@ -8,9 +8,8 @@ from typing import Any
 
 from course.calling.plain_values import as_items, kind_of
 from course.checks.comparing import a_kind
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.harness import returned_nothing
-from course.task import Task
 from solutions.l07_blocks._hash_cases import EVIDENCE, GROUPS, any_texts, many_texts
 from solutions.l07_blocks._hashing import SameAndOther, draw_call, ends
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison, not_a_list
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from nanogpt.views.request_view import CachedBlock
 
 Order = Callable[[list[CachedBlock]], Any]

@@ -4,8 +4,7 @@ import random
 from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison, not_a_list
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 from operator import sub
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise
+from course.exercise import Exercise, Task
 from course.format_values import show
 from course.harness import Ask, Check, Failure
-from course.task import Task
 from solutions.l08_speculation._law import any_drafts, digits, judge_law, short
 from solutions.l08_speculation._mistakes import FALLS_OFF, MISCONCEPTIONS
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, not_whole
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
 from course.harness import Ask, Check, Failure, Rows
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

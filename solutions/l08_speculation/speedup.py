@@ -4,9 +4,8 @@ import random
 from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 from solutions.l08_speculation._means import (
     BONUS_FORGOTTEN,
     DIVIDES_BY_ZERO,

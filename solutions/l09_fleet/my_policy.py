@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.harness import Ask, Check, Failure, Rows
-from course.task import Task
 from nanogpt.views.fleet_views import FleetSnapshot, WaitingView
 from solutions.l09_fleet._decisions import ILLEGAL, illegal
 from solutions.l09_fleet._moments import (

@@ -9,8 +9,7 @@ from typing import Any
 
 from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from nanogpt.fleet.decisions import Entry, Newest, pop_in_place, push, remove
 
 # --- right answers ------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 import random
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise
-from course.task import Task
+from course.exercise import Exercise, Task
 from nanogpt.views.fleet_views import WorkerView
 from solutions.l09_fleet._routes import KEY_ERROR, MISCONCEPTIONS
 

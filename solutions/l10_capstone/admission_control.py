@@ -4,8 +4,7 @@ import math
 import random
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise
-from course.task import Task
+from course.exercise import Exercise, Task
 from nanogpt.server.server_policies import AdmissionLimits, NewRequest, QueueView
 from solutions.l10_capstone._verdicts import ANOTHER_STATUS, MISCONCEPTIONS, NOTHING_KNOWN
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from course.calling.plain_values import as_mapping, as_wholes
 from course.checks.comparing import Args, Comparison
-from course.exercise import Adapted, Exercise
-from course.task import Task
+from course.exercise import Adapted, Exercise, Task
 from solutions.l10_capstone._leavings import FINISHED, MISCONCEPTIONS, State
 
 # --- right answers ------------------------------------------------------------------------------

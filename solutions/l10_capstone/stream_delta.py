@@ -6,9 +6,8 @@ import unicodedata
 from typing import Any
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise
+from course.exercise import Exercise, Task
 from course.format_values import named, show
-from course.task import Task
 from solutions.l10_capstone._pieces import (
     CHANGES_THE_TEXT,
     LOST_AT_THE_END,

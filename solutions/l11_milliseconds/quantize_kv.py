@@ -7,8 +7,7 @@ from typing import Any
 
 from course.calling.plain_values import as_items, as_number, as_whole
 from course.checks.comparing import Args, Comparison, Near
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 Block = list[list[float]]
 

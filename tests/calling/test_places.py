@@ -10,10 +10,10 @@ from hostile import RESOURCE
 from tiers import some
 
 from course import attempt as attempts
+from course import exercise as exercises
 from course import harness
 from course.__main__ import main
 from course.attempt import attempt
-from course.calling import answers
 from course.calling.processes import START_METHOD, Starter, own_starter
 from course.progress import work_folder
 
@@ -55,7 +55,7 @@ def made_in_a_notebook(lines: str) -> attempts.Attempt:
 def test_in_a_notebook_the_lesson_goes_on_with_the_reference(
     lines: str, starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "own_starter", lambda: starter)
+    monkeypatch.setattr(exercises, "own_starter", lambda: starter)
     made = made_in_a_notebook(lines)
     status, words = BODIES[lines]
     assert made.report.status == status and words in made.report.idea, made.report.idea

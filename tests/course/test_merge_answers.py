@@ -13,10 +13,10 @@ from notebooks import STEMS
 from support import ROOT
 from tiers import examples, some
 
+from course.calling.loading import load
 from course.moves import MODULES
 from course.source.cutting import read_notebook
 from course.source.indentation import dedent, indent
-from course.source.loading import load
 from course.source.merge_answers import carry
 
 SETUP = "with app.setup:\n    import marimo as mo\n    {}\n\n"

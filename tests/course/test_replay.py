@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from course import lazy
-from course.calling.functions import pickled
+from course.calling.functions import packed
 from course.calling.jobs import RunError, shipped
 from course.calling.jobs import _JobPickler as JobPickler
 from course.calling.policies import Policy
@@ -93,10 +93,10 @@ def test_the_reference_s_run_is_kept_and_a_function_that_fails_is_told():
 
 def test_the_shipped_model_travels_by_name_and_a_changed_one_by_its_weights():
     exact = load_model(dtype=torch.float64)
-    assert pickle.loads(pickled(exact, pickler=JobPickler)) is shipped(torch.float64)
+    assert pickle.loads(packed(exact, JobPickler)["content"]) is shipped(torch.float64)
     exact.ln_f.weight[0] += 1
     assert torch.equal(
-        pickle.loads(pickled(exact, pickler=JobPickler)).ln_f.weight, exact.ln_f.weight
+        pickle.loads(packed(exact, JobPickler)["content"]).ln_f.weight, exact.ln_f.weight
     )
 
 

@@ -15,6 +15,7 @@ from course.attempt import attempt, exhibit
 from course.calling import jobs
 from course.prediction import hints, predict
 from course.registry import exercise, exercises
+from course.report import Report
 from course.running_text import text_in_file
 from nanogpt import Policies
 
@@ -248,3 +249,21 @@ def test_an_answer_that_is_no_good_any_more_is_left_out_and_said_so(source, why)
     assert (whose["chunk_mask"], whose["chunk_inputs"]) == ("reference", "yours")
     assert policies.chunk_mask is REFERENCE.chunk_mask
     assert "Your saved `chunk_mask` was left out" in sentence and why in sentence
+
+
+def test_work_that_passed_and_is_refused_after_an_update_is_said_and_stays_passed(capsys):
+    refused = f"from planning import shift\n\n\n{MASK.replace('new):', 'new, by=shift):')}"
+    saved_answer("l01.chunk_mask", refused)
+    first = progress.record(Report("l01.chunk_mask", "passed", (), 0, ""))
+    said = answers.load_policies().sentence
+    assert said.endswith("It stays recorded as passed; check it again.")
+    assert progress.load("l01.chunk_mask") == first
+    (progress.work_folder() / "l01_chunked_prefill.py").write_text(refused)
+    assert main(["check", "l01.chunk_mask"]) == 1
+    assert main(["progress"]) == 0
+    assert re.search(
+        r"`shift`.* comes from planning(.|\n)*l01 +Chunked.* 1/5 ", capsys.readouterr().out
+    )
+    now = progress.load("l01.chunk_mask")
+    assert now is not None and now.first_passed == first.first_passed
+    assert answers.answer_path("l01.chunk_mask").read_text() == refused

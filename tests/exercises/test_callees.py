@@ -18,7 +18,7 @@ def exercise_of(name: str, right: int) -> Exercise:
     space: dict[str, Any] = {"__name__": "solutions.l99_x"}
     exec(f"def {name}(n): return {right}", space)
     return dataclasses.replace(
-        exercise("l00.next_inputs"), right=(space[name],), checks=(("three", judged),), others=()
+        exercise("l00.next_inputs"), right=(space[name],), checks=(("three", judged),), others={}
     )
 
 
@@ -50,6 +50,6 @@ def test_the_one_beneath_is_named_if_it_is_to_blame(
     inner, outer = exercise_of("inner", 6), exercise_of("outer", 7)
     space: dict[str, Any] = {}
     exec(source, space)
-    report = dataclasses.replace(outer, others=(inner,)).check(space["outer"])
+    report = dataclasses.replace(outer, others={"inner": lambda: inner}).check(space["outer"])
     assert (report.status, report.misconception) == (status, key)
     assert report.idea.startswith(idea) and bool(report.idea) == bool(idea)

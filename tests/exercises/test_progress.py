@@ -11,11 +11,11 @@ from answers import worked
 
 from course import progress, saved_answers
 from course.__main__ import main
-from course.attempt import save_attempt
 from course.overview import overview
 from course.prediction import predict
 from course.report import Report
 from course.running_text import text_in_file
+from course.saved_answers import save_attempt
 
 EXERCISES = "progress/exercises"
 

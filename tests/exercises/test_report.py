@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from course.exercise import Task
 from course.registry import exercise
 from course.report import Report
-from course.task import Task, TaskCard
+from course.task import TaskCard
 
 FAILED = Report(
     exercise="l01.plan_step",

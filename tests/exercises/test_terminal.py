@@ -6,14 +6,14 @@ import sys
 
 import pytest
 from moodle_class import notebook_of
-from support import ROOT
+from support import ROOT, run
 
 from course.__main__ import main
+from course.calling.loading import load
 from course.lesson_map import LESSONS, entries, find_id, find_lesson
 from course.overview import overview
 from course.prediction import hints
 from course.registry import exercises, lesson_exercises
-from course.source.loading import load
 from course.source.texts import notebook_text
 
 NOTEBOOK = '''\
@@ -257,15 +257,23 @@ def test_the_overview_starts_at_lesson_0_and_names_what_a_lesson_builds_on():
         "assert not {'torch', 'numpy', 'course.checks'} & set(sys.modules)\n"
         "assert torch.arange(2).tolist() == [0, 1]\n"
         "assert (torch.nn.functional.__name__, torch.__name__) == ('torch.nn.functional', 'torch')",
-        # An exercise is found without the checks of other lessons.
-        "import re, sys\n"
-        "from course.registry import exercise\n"
-        "exercise('l01.chunk_size')\n"
-        "lessons = set(re.findall(r'\\bl\\d\\d\\w*', ' '.join(sys.modules)))\n"
-        "assert lessons == {'l01_chunked_prefill'}",
     ],
-    ids=["the map", "a setup cell", "an exercise"],
+    ids=["the map", "a setup cell"],
 )
 def test_no_more_is_imported_than_is_needed(program):
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+@pytest.mark.process
+def test_a_check_of_whole_numbers_imports_torch_in_neither_process_and_no_other_exercise(tmp_path):
+    (tmp_path / "l01.py").write_text(
+        "import sys\n\n\ndef chunk_size(*_):\n    return ['t' 'orch' in sys.modules]\n"
+    )
+    program = (
+        "import sys\nfrom course.__main__ import main\n"
+        "main(['check', 'l01.chunk_size', '--file', sys.argv[1]])\n"
+        "print({'torch', 'solutions.l01_chunked_prefill.plan_step'} & set(sys.modules))"
+    )
+    done = run([sys.executable, "-c", program, tmp_path / "l01.py"], cwd=ROOT)
+    assert "[False]" in done.stdout and done.stdout.endswith("set()\n"), done

@@ -78,7 +78,7 @@ def test_update_carries_counts_and_lists_every_answer_and_loses_nothing(
 
 def test_the_first_versions_files_are_graded_as_the_lessons_that_they_are_now(old: Workspace):
     found = find_submissions(old.work.parent, [lesson.stem for lesson in LESSONS])
-    server = ForkServer(marks=True)
+    server = ForkServer(needs="marks")
     for each in found.submissions:
         for mark in grade(each, server, 5, is_sandboxed=False).marks:
             is_lost = mark.exercise in NEW

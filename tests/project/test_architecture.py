@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "solutions": {"solutions", "nanogpt", "course"},
     "benchmarks": {"benchmarks", "course", "nanogpt"},
 }
-JUDGES = {"exercise", "task", "format_values", "harness", "calling", "same_values", "checks"}
+JUDGES = {"exercise", "format_values", "harness", "calling", "same_values", "checks"}
 LONGEST_MODULE = 356
 LONGEST_CHECKS = 800  # a lesson's checks: many short functions, read one at a time
 LONGEST_EXERCISE = 300  # with its right answers, its wrong ideas and its cases
@@ -102,10 +102,12 @@ def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     }
 
 
-def test_the_engines_modules_import_each_other_in_one_direction():
+@pytest.mark.parametrize("package", ["nanogpt", "course"])
+def test_the_modules_of_a_package_import_each_other_in_one_direction(package: str):
+    """Imports inside functions and for annotations count too."""
     graph = {
         ".".join(path.with_suffix("").parts).removesuffix(".__init__"): imported_by(path)
-        for path in in_package("nanogpt")
+        for path in in_package(package)
     }
     for name, names in graph.items():
         # A module that is imported from its package does not take what the package's face shows.
@@ -113,13 +115,22 @@ def test_the_engines_modules_import_each_other_in_one_direction():
     edges = {
         name: {other for other in graph if other != name and other in names}
         for name, names in graph.items()
-        if name != "nanogpt"
+        if name != package
     }
-    done: set[str] = {"nanogpt"}
+    done: set[str] = {package}
     while len(done) < len(graph):
         ready = {name for name in edges if name not in done and edges[name] <= done}
         assert ready, f"a circle among {sorted(set(edges) - done)}"
         done |= ready
+
+
+def test_a_text_is_read_without_running_it_and_only_the_command_line_knows_the_grader():
+    for path in in_package("course"):
+        folder, names = path.parts[1], imported_by(path)
+        below = folder not in ("grading", "__main__.py")
+        assert not (below and any(name.startswith("course.grading") for name in names)), path
+        reads = folder == "source"
+        assert not (reads and any(name.startswith("course.calling") for name in names)), path
 
 
 def test_modules_and_functions_stay_short_and_nothing_is_global():

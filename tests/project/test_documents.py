@@ -59,11 +59,10 @@ def test_every_file_that_a_page_names_or_links_to_is_there():
             invented = re.search(r"NAME|_x\b|last_chunk|design/metrics", path)
             if not invented and not list(ROOT.glob(path)):
                 missing.add((page.name, path))
-        if page.parent.is_relative_to(ROOT / "nanogpt") or page.parent.is_relative_to(
-            ROOT / "course"
-        ):
-            named = set(re.findall(r"`(\w+\.py)`", text_of(page)))
-            missing |= {(str(page.parent), name) for name in named - modules}
+        if page.relative_to(ROOT).parts[0] in ("nanogpt", "course"):
+            named = re.findall(rf"`(?!work/|(?:{FOLDERS})/)([\w/]+\.py)`", text_of(page))
+            there = {name for name in named if (page.parent / name).exists()} | modules
+            missing |= {(str(page.parent), name) for name in set(named) - there}
     assert missing == set()
 
 

@@ -7,7 +7,6 @@ and an answer may call another. What fails is skipped, and a sentence says so.
 import __future__
 
 import ast
-import asyncio
 import copy
 import functools
 import inspect
@@ -128,6 +127,8 @@ class _Running:
             code = self._compiled(item) if source is None else source
             made = eval(code, space) if isinstance(code, CodeType) else exec(code, space)
             if inspect.iscoroutine(made):  # a cell may `await` at its top
+                import asyncio  # which takes as long as all other imports here
+
                 asyncio.run(made)
         except BaseException as error:  # SystemExit too
             return describe_error(error, exec)
