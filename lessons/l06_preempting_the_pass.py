@@ -6,16 +6,19 @@ app = marimo.App(width="medium", app_title="6 · Preempting the pass")
 with app.setup(hide_code=True):
     from collections.abc import Generator
     from dataclasses import replace
-    from typing import TYPE_CHECKING
 
     import marimo as mo
 
     from course.attempt import attempt
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
+    from course.lesson_data import l06_races as lab
+    from course.lesson_data import l06_ranks as ranks
+    from course.lesson_data import l06_stage as stage
     from course.prediction import after, hints, predict
     from course.task import task
-
-    if TYPE_CHECKING:
-        from nanogpt.views.scheduler_state import SchedulerState
+    from nanogpt.views.scheduler_state import SchedulerState
+    from widgets import SloCycle, VoteBoard, bar, whose
 
 
 @app.cell(hide_code=True)
@@ -45,51 +48,28 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.engine_loop import engine_loop
-    from course.figure import Figure
-    from course.lesson_data import l06_races as lab
-    from course.lesson_data import l06_ranks as ranks
-    from course.lesson_data import l06_stage as stage
-    from widgets import SloCycle, VoteBoard, bar, whose
-
-    return (
-        Figure,
-        SloCycle,
-        VoteBoard,
-        bar,
-        engine_loop,
-        lab,
-        ranks,
-        stage,
-        whose,
-    )
-
-
-@app.cell(hide_code=True)
-def _():
     predict(
         "l06.hangs",
-        "Two ranks, one number in shared memory, **no vote**: a rank that reads the number of its own "
-        "step leaves. The number is written at a random moment of the pass. How often does a rank hang?",
+        "Two ranks, **no vote**: a rank that reads the number of its own step leaves. A pass has 12 layers of "
+        "50 ms. At each layer rank 0 reads 1 ms after rank 1, and the number is written at a random moment of "
+        "the pass. **In how many of 1,000 passes does a rank hang?**",
         (
-            "Never: both read the same memory at the same layer",
-            "Now and then; a short test may never see it",
-            "Nearly always: no two processes do anything at the same moment",
+            "None: both read the same memory at the same layer",
+            "About 20",
+            "About 240",
+            "All of them: no two processes read at the same moment",
         ),
         1,
-        "A rank hangs when the number is written after one rank's read and before the other's. Recorded on "
-        "two cores, with the number written once in every pass:\nWith no other load, a rank hung in 1 of 40 passes, "
-        "both ranks left together in 39, and the number was written too late in 0.\nBeside two threads that "
-        "compute, a rank hung in 1 of 40 passes, both ranks left together in 27, and the number was written too "
-        "late in 12.\nBeside the same two threads, with the vote that you write below, a rank hung in 0 of 40 passes, "
-        "both ranks left together in 35, and the number was written too late in 5.\nA prototype of this lesson, "
-        "with other code, hung in 3 of 11 passes. **A test that runs ten times and passes says nothing about a race like this.**",
+        "A rank hangs when the number is written after one rank's read and before the other's. That is 1 ms of "
+        "every 50, so it happens in about **20** passes. (12 layers have 12 such gaps, but the pass is 12 times as "
+        "long, too.) A test that runs ten times passes in four of five cases: **it says nothing about a race "
+        "like this.**",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(VoteBoard, stage):
+def _():
     after(
         "l06.hangs",
         VoteBoard(
@@ -106,10 +86,18 @@ def _():
     after(
         "l06.hangs",
         mo.md(r"""
-    Rank 0 has left, and rank 1 waits for it in the sum of the attention output. So the number that a rank
-    has read is only its opinion. To make one decision out of several opinions, the ranks need a collective
-    of their own: `all_reduce(MAX)` over their votes. If one rank votes 1, all of them leave at the same
-    attention op. One vote of 1 is enough, because the others only read a moment too early.
+    Rank 0 has left, and rank 1 waits for it in the sum of the attention output. The same was recorded with
+    real ranks, the number written once in every pass:
+
+    | 40 passes each, two cores | a rank hung | both left together | written too late |
+    |:--|--:|--:|--:|
+    | no vote | 1 | 39 | 0 |
+    | no vote, beside two threads that compute | 1 | 27 | 12 |
+    | the vote that you write below, beside the same threads | 0 | 35 | 5 |
+
+    So the number that a rank has read is only its opinion. To make one decision out of several opinions, the
+    ranks need a collective of their own: `all_reduce(MAX)` over their votes. One vote of 1 is enough, because
+    the others only read a moment too early.
     """),
     )
     return
@@ -128,7 +116,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.executor.execute(")
     return
 
@@ -138,8 +126,8 @@ def _():
     mo.md(r"""
     How long does `execute` take? The author of this lesson's post built preemption of prefills into
     [a fork of vLLM](https://github.com/adiu19/vllm) and measured a model of 70 billion parameters on four A100
-    GPUs. The table is computed from the line that was fitted to those measurements, spread evenly over the
-    layers:
+    GPUs. The times are modelled: lesson 5's line of the post, 0.173 ms per token and 34 ms, spread evenly over
+    the layers.
 
     | prompt, tokens | one pass | one of its 80 layers | in chunks of 512, at most | longest chunk, at most |
     |--:|--:|--:|--:|--:|
@@ -148,10 +136,10 @@ def _():
     | 7,986 | 1,416 ms | 17.7 ms | 1,928 ms | 123 ms |
 
     Suppose that a request of 242 tokens arrives just after the pass over 7,986 tokens has begun. It waits more
-    than a second for a first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but every long prompt pays
-    for them, even when no urgent request comes. ("At most": the line is a fit of TTFT, so a part of its 34 ms
-    belongs to the request; here all 34 ms are charged to every chunk.) **FlowPrefill**, the paper behind the
-    post, lets the pass check at every layer whether it is still wanted. A layer is short, and a check is cheap.
+    than a second for a first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but
+    every long prompt pays for them, even when no urgent request comes. ("At most": a part of the 34 ms belongs
+    to the request, not to the pass; here every chunk is charged all of them.) **FlowPrefill**, the paper behind
+    the post, lets the pass check at every layer whether it is still wanted.
 
     A rank can check just before attention. vLLM's forward pass is compiled and captured in *CUDA graphs*:
     recordings of GPU work whose replay calls no Python. In its default mode, a batch with a prefill runs as
@@ -182,7 +170,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(stage):
+def _():
     mo.md(
         stage.boxes(
             ("Engine thread", "ends `schedule`, publishes a frozen snapshot and blocks in the pass"),
@@ -210,7 +198,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(SloCycle, ranks):
+def _():
     SloCycle(
         ranks.story_of(ranks.recording()["experiment"], "vote, abort"),
         "An urgent arrival in mid-pass",
@@ -246,17 +234,53 @@ def _():
     mo.md(r"""
     ## Which step should be preempted?
 
-    The first version of the fork used a boolean, *preempt!* The monitor set it, the workers read it, and the
-    engine cleared it after every step.
+    The first version of the fork had no numbers. It used a boolean, *preempt!* The monitor set it, the workers
+    read it, and the engine cleared it after every step.
 
-    Now let the monitor be a moment late. It looks at step 7 and decides, and the operating system pauses its
-    thread. Step 7 ends, and the engine clears the flag. The monitor continues and sets the flag. Step 8
-    begins, reads it, and is preempted, although nobody wanted that.
+    ### A defect: a prefill is aborted although no request waits
 
+    Now and then a prefill was aborted although no request was waiting. There was no error, and every text was
+    right; one request only waited longer than it had to. It happens every time if the monitor is held just
+    before its write:
+
+    > step 3 was meant; step 4 was left at layer 0 of 4.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l06.exhibit_b",
+        "The monitor decided in step 3, and it wrote after the engine had cleared the flag. "
+        "**Which repair makes a boolean safe?**",
+        (
+            "The engine clears it once more when each step begins",
+            "The monitor checks once more, right before it writes, whether step 3 still runs",
+            "Both of them together",
+            "None of these",
+        ),
+        3,
+        "**None.** Between the last check and the write there is always a gap, and the operating system can pause a "
+        "thread there for as long as it likes: step 4 begins, clears the flag, and then it is set. Each repair makes "
+        "the wrong abort rarer, until the tests no longer catch it. The published fork still has the same mistake in "
+        "one place: the queue for its cheaper, scheduler-level preemption carries bare request ids.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l06.exhibit_b",
+        mo.md(r"""
     A lock over engine, monitor and ranks would sit on the path where every microsecond counts. The remedy is
     simpler: **the message names the step that it means.** Not *preempt*, but *preempt step 7*. Step numbers
-    only grow, so a late message matches no later step.
-    """)
+    only grow, so a late message matches no later step. The same order of events, with a number:
+
+    > step 1 was meant; step 2 was computed to its end.
+    """),
+    )
     return
 
 
@@ -332,7 +356,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(VoteBoard, point_attempt, stage, vote_attempt):
+def _(point_attempt, vote_attempt):
     after(
         "l06.hangs",
         VoteBoard(
@@ -388,10 +412,44 @@ def _():
     send an exception to the engine as text, without its type; our ranks reply with a record: done, left at a
     layer, or failed.
 
-    Now the scheduler's state still records a step that was aborted. Lesson 2's preemption never had this
+    But the scheduler's state still records a step that was aborted. Lesson 2's preemption never had this
     problem: it happens *inside* `schedule`, before the requests of the step are recorded. An abort comes after
     that.
+
+    ### A defect: the engine dies after a successful preemption
+
+    The fork's first preemption worked. All workers left, K/V was freed, and the victim was back in the queue.
+    The next step killed the engine, by an assertion in code that had nothing to do with preemption. In our
+    engine:
+
+    > the next step ENDS the engine: requests [0] are admitted, yet the last step was scheduled with them
+
+    The scheduler keeps the requests of its newest step in `previous_step`, and it admits no request that is
+    among them, because such a request should still be running. One wrong line left the victim in this set. With
+    the line corrected: *the next step admitted requests [0, 1].*
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l06.exhibit_a",
+        "The same wrong line. Suppose that the urgent request runs by itself first, and the victim is admitted "
+        "**a step later**. Does the engine die then?",
+        (
+            "Yes: the victim stays in `previous_step` until something takes it out",
+            "Yes, unless its K/V has been released by then",
+            "No: the step in between overwrites `previous_step`, so no error appears",
+            "No, but the victim's text is wrong",
+        ),
+        2,
+        "We tried it: the urgent request, then the victim, no error, and every text right, because K/V and tokens "
+        "were correct all along. The defect shows only if the victim comes straight back, so a test with a busy "
+        "queue passes. vLLM's name for the set is `prev_step_scheduled_req_ids`. Preemption for lack of memory "
+        "runs before the set is written, so that code never had to roll the set back. Code that is reused at a later "
+        "point of the step finds a different state there.",
+    )
     return
 
 
@@ -421,7 +479,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(rollback_attempt, stage):
+def _(rollback_attempt):
     mo.md(
         "The prefills of requests 2 and 8 and a decode of request 6 shared the pass, which was aborted to make "
         "way for request 3.\n\n" + stage.state_table(rollback_attempt)
@@ -475,7 +533,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(bar, resume_attempt, stage, whose):
+def _(resume_attempt):
     def _line():
         found = stage.suspended_ms(resume_attempt)
         if found is None:
@@ -498,20 +556,27 @@ def _():
     ## See it run: two processes on this machine
 
     Two processes each hold half of a model with random weights. (The cost of a pass does not depend on what
-    the model has learnt.) They measure passes over 24 and 1,400 tokens, and a line as in lesson 5 is fitted to
-    those times. Then the same two requests run in two *arms*, without a monitor and with one: a prefill of
-    1,400 tokens, and after a fifth of its time an urgent request of 24 tokens, whose first token was promised
-    within half a pass.
+    the model has learnt.) They time passes over 24 and 1,400 tokens, and a line as in lesson 5 is fitted to
+    those times. Then the same two requests run twice, without a monitor and with one:
 
-    Once your `rollback_step` has passed its check, it rolls the step back. `local_vote` and
-    `preemption_point` run inside the ranks, which cannot import a notebook, so the reference's run there. The
-    processes end with the cell, also when you interrupt it.
+    ```python
+    preemption = Preemption(slo_gate(a, c), rollback_step=rollback_step)
+    with Runner(2) as ranks, PreemptiveEngine(model, ranks, preemption) as engine:
+        engine.arrive(Request(0, prompt_of_1400, 1))
+        Timer(pass_s / 5, engine.arrive, (Request(1, prompt_of_24, 1), pass_us // 2)).start()
+        engine.serve()
+    ```
+
+    The urgent request arrives after a fifth of the long pass, and its first token is promised within half a
+    pass. Your `rollback_step` runs here once it has passed its check. `local_vote` and `preemption_point` run
+    inside the ranks, which cannot import a notebook, so the reference's run there. The processes end with the
+    cell, also when you interrupt it.
     """)
     return
 
 
 @app.cell
-def _(ranks, rollback_attempt):
+def _(rollback_attempt):
     HERE = True  # False: show the recording and start no process
 
     real, source, where = ranks.run_here(HERE, rollback_attempt)
@@ -519,13 +584,13 @@ def _(ranks, rollback_attempt):
 
 
 @app.cell(hide_code=True)
-def _(ranks, real, where):
+def _(real, where):
     mo.md(ranks.measured_here(real, where))
     return
 
 
 @app.cell(hide_code=True)
-def _(SloCycle, ranks, real, source):
+def _(real, source):
     SloCycle(
         ranks.story_of(real, "vote, abort"),
         "The same preemption, thread by thread",
@@ -538,97 +603,12 @@ def _(SloCycle, ranks, real, source):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it: two defects of the fork
-
-    Both were staged here with real processes that are held at named points, so that the bad order happens
-    every time.
-
-    ### Exhibit A: why does the engine die after a successful preemption?
-
-    The fork's first preemption worked. All workers left, K/V was freed, and the victim was back in the queue.
-    The next step killed the engine, by an assertion in code that had nothing to do with preemption. In our
-    engine:
-
-    > the next step ENDS the engine: requests [0] are admitted, yet the last step was scheduled with them
-
-    With one line corrected: *the next step admitted requests [0, 1].*
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l06.exhibit_a",
-        "The wrong line leaves the victim in `previous_step`. A request of the last step should still be running, "
-        "so the scheduler asserts that it admits no request that is in `previous_step`. Suppose that the urgent "
-        "request runs by itself first, and the victim is admitted **a step later**. Does the engine die then?",
-        (
-            "Yes: the victim stays in `previous_step` until something takes it out",
-            "Yes, unless its K/V has been released by then",
-            "No: the step in between overwrites `previous_step`, so no error appears",
-            "No, but the victim's text is wrong",
-        ),
-        2,
-        "We tried it with the same wrong line: the urgent request, then the victim, no error, and every text right, "
-        "because K/V and tokens were correct all along. `previous_step` holds only the newest step, so the "
-        "defect shows only if the victim comes straight back. A test with a busy queue passes. vLLM's name for "
-        "the set is `prev_step_scheduled_req_ids`. Preemption for lack of memory runs before the set is written, so "
-        "that code never had to roll the set back. Code that is reused at a later point of the step finds a different "
-        "state there.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit B: why is a prefill aborted when no request waits?
-
-    Now and then a prefill is aborted although no request is waiting. There is no error and every text is
-    right; one request only waited longer than it had to. If the monitor is held just before its write, the abort
-    happens every time:
-
-    > step 3 was meant; step 4 was left at layer 0 of 4.
-
-    In the same run, the reference had first met the same order of events, in steps 1 and 2: *step 1 was meant;
-    step 2 was computed to its end.*
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l06.exhibit_b",
-        "This is the boolean from the section before exercise 6.1: the monitor decided in step 3 and wrote after the engine had cleared the flag. "
-        "**Which repair makes a boolean safe?**",
-        (
-            "The engine clears it once more when each step begins",
-            "The monitor checks once more, right before it writes, whether step 3 still runs",
-            "Both of them together",
-            "None of these",
-        ),
-        3,
-        "**None.** Between the last check and the write there is always a gap, and the operating system can pause a thread "
-        "there for as long as it likes: step 4 begins, clears the flag, and then it is set. Each repair makes the wrong abort rarer, "
-        "until the tests no longer catch it. A target that names its step can arrive at any time: step 4 reads 3 and goes on. "
-        "The published fork still has the same mistake in one place: the queue for its cheaper, scheduler-level "
-        "preemption carries bare request ids.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What does preemption gain, and what does it cost?
 
-    All five arms were recorded in one run. Each round tries every arm once, so a busy moment of the machine
-    does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree; open the detail after
-    exercise 6.2.) Each cell is the median of 7 rounds, with the lowest and the highest in brackets. The SLO of
-    the urgent request is 349 ms, half the time of the pass over 1,400 tokens. That pass took 699 ms before the
-    rounds, and less in the rounds.
+    All five ways, or *arms*, were recorded in one run. Each round tries every arm once, so a busy moment of the
+    machine does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree; open the detail
+    after exercise 6.2.) Each cell is the median of 7 rounds, with the lowest and the highest in brackets. The
+    SLO of the urgent request is 349 ms, half the time that the long pass took before the rounds.
 
     | arm | urgent request: TTFT | SLO met | long prefill: TTFT | left at layer | write to both replies |
     |:--|--:|--:|--:|--:|--:|
@@ -646,7 +626,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, ranks):
+def _():
     Figure(ranks.arms_chart(), "Which arm helps the urgent request in every round, and at what price?")
     return
 
@@ -670,7 +650,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(lab):
+def _():
     after(
         "l06.hangs",
         mo.md(f"""
@@ -694,7 +674,7 @@ def _(lab):
 
 
 @app.cell
-def _(lab):
+def _():
     RACE = None  # one of the names in the race lab's table, such as "leave_first"
     mo.md(lab.raced(RACE))
     return
@@ -719,17 +699,25 @@ def _():
 
     Neither engine stops a running pass; a vote per layer exists only in forks.
 
-    - **vLLM.** `EngineCore.step` (`vllm/v1/engine/core.py`) handles aborts after the pass
-      (`_process_aborts_queue`), and `_preempt_request` runs only inside `schedule`. `MultiprocExecutor`
-      broadcasts each call to all workers (`rpc_broadcast_mq`), and replies carry a status, `SUCCESS` or
-      `FAILURE`.
-    - **SGLang.** Rank 0 receives the requests and broadcasts them, so every rank runs the same scheduler. A
-      comment in its code says why: all ranks must drop the same requests in the same iteration, or the
-      collectives hang.
-    - **Guards against the hang.** vLLM: `VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS`, 300. SGLang:
-      `--watchdog-timeout`, 300 s. NCCL's own watchdog waits 600 s: in
+    | here | vLLM | SGLang |
+    |:--|:--|:--|
+    | `Runner.run` calls every rank | `MultiprocExecutor` broadcasts each call (`rpc_broadcast_mq`) | rank 0 broadcasts the *requests*, and every rank runs the same scheduler |
+    | a reply: done, left or failed | a status, `SUCCESS` or `FAILURE` | none: all ranks have to decide alike |
+    | the inbox, read in mid-pass by the monitor | the input queue, read between two steps; `_process_aborts_queue` (`vllm/v1/engine/core.py`), after the pass | `recv_requests`, between two iterations |
+    | `rollback_step`, after the pass was left | `_preempt_request`, inside `schedule` | `retract_decode`, before the batch runs |
+    | a hang ends after 20 s (2 s in the race lab) | `VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS`, 300 | `--watchdog-timeout`, 300 s |
+
+    **How the control flow differs.** Our step has three ways out: the pass is done, it was left and is rolled
+    back, or it is suspended while other steps run inside it. A second thread chooses among them while the pass
+    runs. In vLLM and SGLang a pass that has begun always ends. What arrives meanwhile waits in a queue, and
+    the next `schedule` is the first place where it can change anything. With async scheduling, the default in
+    both, that `schedule` may already have run: then the step after this one is fixed too, and an abort would
+    have to roll back two steps.
+
+    - **A rank that decides alone.** A comment in SGLang's scheduler says that all ranks must drop the same
+      requests in the same iteration, or the collectives hang. NCCL's own watchdog waits 600 s: in
       [vLLM #8978](https://github.com/vllm-project/vllm/issues/8978) three of four ranks report that an
-      `ALLREDUCE` ran for ten minutes. Our engine's timeout is 20 s (2 s in the race lab).
+      `ALLREDUCE` ran for ten minutes.
     - **State rolled back in part.** In [SGLang #29405](https://github.com/sgl-project/sglang/pull/29405), with
       pipeline parallelism, an abort missed running requests in other microbatches.
     - **The post's fork** (branch `dev-treatment`): `v1/core/sched/slo_monitor.py` is the monitor,
@@ -739,7 +727,7 @@ def _():
     - **FlowPrefill** (Hsieh et al., [arXiv 2602.16603](https://arxiv.org/abs/2602.16603)) suspends and resumes,
       checks after attention and after the MLP, and agrees without a collective.
 
-    Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
     ## What comes next
 
