@@ -16,6 +16,8 @@ from course.lesson_data import (
     l06_races,
     l06_ranks,
     l06_stage_ranks,
+    l08_exhibits,
+    l10_exhibits,
 )
 from course.lesson_data import l07_exhibits as blocks
 from course.registry import exercise
@@ -186,6 +188,23 @@ def test_the_exhibits_of_speculation_are_broken_until_they_are_repaired(notebook
     assert int(second[0]) < int(first[0]) / 2
     first, second = repaired.table(">measured<").values()
     assert first == second
+
+
+def test_a_target_that_is_its_own_draft_does_not_show_that_rejected_kv_is_kept(exact: GPT):
+    def own_choice(known):
+        [token] = generate(exact, known, 1)
+        return [float(each == token) for each in range(65)]
+
+    prompt = [17, 27, 25, 17, 27, 10, 0]
+    tokens, _ = l08_exhibits.speculate(exact, prompt, 20, own_choice, 4, lambda used, *_: used)
+    assert tokens == generate(exact, prompt, 20)
+
+
+@pytest.mark.process
+def test_an_engine_that_keeps_the_tokens_of_a_preempted_request_sends_none_twice(monkeypatch):
+    monkeypatch.setattr(l10_exhibits, "start_over", requeue)
+    newest_only = importlib.import_module("lessons.l10_capstone").send_newest_token
+    assert l10_exhibits.sent_twice(newest_only).count("| the oracle's |") == 4
 
 
 def rolled_back_by(visit: Visit) -> tuple[str, list[list[int]], int]:
