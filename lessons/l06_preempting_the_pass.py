@@ -18,7 +18,7 @@ with app.setup(hide_code=True):
     from course.prediction import after, hints, predict
     from course.task import task
     from nanogpt.views.scheduler_state import SchedulerState
-    from widgets import SloCycle, VoteBoard, bar, whose
+    from widgets import SloCycle, VoteBoard, whose
 
 
 @app.cell(hide_code=True)
@@ -164,29 +164,17 @@ def _():
     ## The monitor: deciding while the engine is blocked
 
     During a pass the engine's main thread waits for the ranks, so a second thread decides. It is a *daemon*
-    thread: it never keeps the process alive when the engine ends.
-    """)
-    return
+    thread: it never keeps the process alive when the engine ends. One preemption, in order:
 
+    | | who | does what |
+    |--:|:--|:--|
+    | 1 | engine thread | ends `schedule`, publishes a frozen snapshot and blocks in the pass |
+    | 2 | monitor thread | every 5 ms, and at each arrival: reads the snapshot and the inbox, calls the policy |
+    | 3 | shared memory | holds one number: the step that the monitor wants to preempt |
+    | 4 | ranks | read it at each attention op, vote, and leave together |
+    | 5 | engine thread | reads every rank's reply and rolls the step back |
+    | 6 | next `schedule` | admits the urgent request first |
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(
-        stage.boxes(
-            ("Engine thread", "ends `schedule`, publishes a frozen snapshot and blocks in the pass"),
-            ("Monitor thread", "every 5 ms, and at each arrival: reads the snapshot and the inbox, asks the policy"),
-            ("Shared memory", "holds one number: the step that the monitor wants to preempt"),
-            ("Ranks", "read it at each attention op, vote, and leave together"),
-            ("Engine thread", "reads every rank's reply and rolls the step back"),
-            ("Next `schedule`", "admits the urgent request first"),
-        )
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     The snapshot needs **no lock**. It is immutable, and the engine publishes it by assigning one attribute.
     Python's GIL makes that assignment atomic, so the monitor sees either the old snapshot or the new one,
     never a half of each. A lock would make the engine wait for the monitor at every step.
@@ -376,10 +364,10 @@ def _():
     At layer 3, with the vote, rank 0 votes 1 and rank 1 votes 0, and both leave. The votes were different;
     the decision was the same.
 
-    /// details | Two cheaper ways to agree, and what all three cost
+    /// details | Two cheaper ways to agree
 
-    Every layer of every pass pays for the collective, even in passes that are not interrupted. Two cheaper
-    ways have the same interface (`nanogpt/preemption/agreement.py`):
+    Every layer of every pass pays for the collective, even in passes that are not interrupted: here 2,535 µs,
+    waiting for the slower rank included. Two other ways cost 23 and 24 µs (`nanogpt/preemption/agreement.py`):
 
     - **carried**: the attention output is summed over the ranks anyway, so the vote goes with it as one more
       number. The answer is known one layer later.
@@ -387,16 +375,8 @@ def _():
       that all ranks leave at op *n + 1*. No other rank can have passed op *n + 1* yet: to reach it, a rank needs
       the sums of layer *n*, which need the part of the writing rank. This is FlowPrefill's way.
 
-    | recorded, median of 7 | agreeing, per layer | the whole pass | from the write to both replies |
-    |:--|--:|--:|--:|
-    | no monitor, no vote | nothing | 605 ms (523 to 704) |  |
-    | vote | 2,535 µs | 561 ms (497 to 641) | 36 ms (10 to 42) |
-    | carried | 23 µs | 586 ms (500 to 836) | 71 ms (63 to 99) |
-    | epoch | 24 µs | 601 ms (540 to 620) | 79 ms (36 to 89) |
-
-    Two processes on a shared machine of two cores, gloo (PyTorch's collectives for CPUs), 1,400 tokens, 12
-    layers. Agreeing includes waiting for the slower rank. Twelve votes cost less than run-to-run noise. The
-    cheaper ways leave one layer later, and that is their price.
+    (Recorded on two cores, gloo, 1,400 tokens, medians over 7 passes of 12 layers.) Both leave one layer later,
+    and that is their price.
     ///
     """),
     )
@@ -534,18 +514,10 @@ def _():
 
 @app.cell(hide_code=True)
 def _(resume_attempt):
-    def _line():
-        found = stage.suspended_ms(resume_attempt)
-        if found is None:
-            return "The results of `resume_or_abort` cannot be drawn; the check above says why."
-        waited, decision = found
-        if decision == "stay_suspended":
-            return bar([0.0, 1.0], "still suspended after 16 questions")
-        return bar([0.0, waited / 3600, stage.PASS_MS / 3600], f"suspended for {waited:,} ms, then: {decision}")
-
     mo.md(
-        "Every 200 ms the engine asks whether a suspended pass of 400 ms (bound 3) resumes, while urgent requests keep coming. "
-        f"By {'your `resume_or_abort`' if resume_attempt.started else whose(False)}:\n\n{_line()}"
+        "Every 200 ms the engine decides about a suspended pass of 400 ms (bound 3), while urgent requests keep coming. "
+        f"By {'your `resume_or_abort`' if resume_attempt.started else whose(False)}:\n\n"
+        + stage.suspended_line(resume_attempt)
     )
     return
 
@@ -555,9 +527,8 @@ def _():
     mo.md(r"""
     ## See it run: two processes on this machine
 
-    Two processes each hold half of a model with random weights. (The cost of a pass does not depend on what
-    the model has learnt.) They time passes over 24 and 1,400 tokens, and a line as in lesson 5 is fitted to
-    those times. Then the same two requests run twice, without a monitor and with one:
+    Two processes each hold half of a model with random weights. They time passes over 24 and 1,400 tokens, and
+    a line as in lesson 5 is fitted to those times. Then two requests run, without a monitor and with one:
 
     ```python
     preemption = Preemption(slo_gate(a, c), rollback_step=rollback_step)
@@ -567,10 +538,9 @@ def _():
         engine.serve()
     ```
 
-    The urgent request arrives after a fifth of the long pass, and its first token is promised within half a
-    pass. Your `rollback_step` runs here once it has passed its check. `local_vote` and `preemption_point` run
-    inside the ranks, which cannot import a notebook, so the reference's run there. The processes end with the
-    cell, also when you interrupt it.
+    The urgent request's first token is promised within half a pass. Your `rollback_step` runs here once it has
+    passed its check. `local_vote` and `preemption_point` run inside the ranks, which cannot import a notebook,
+    so the reference's run there. The processes end with the cell, also when you interrupt it.
     """)
     return
 
@@ -602,21 +572,16 @@ def _(real, source):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    _arms = ranks.ladder(ranks.recording()["experiment"], tuple(ranks.arms(0, 0)))
+    mo.md(f"""
     ## What does preemption gain, and what does it cost?
 
-    All five ways, or *arms*, were recorded in one run. Each round tries every arm once, so a busy moment of the
-    machine does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree; open the detail
-    after exercise 6.2.) Each cell is the median of 7 rounds, with the lowest and the highest in brackets. The
-    SLO of the urgent request is 349 ms, half the time that the long pass took before the rounds.
+    All five ways, or *arms*, were recorded in one run of 7 rounds. Each round tries every arm once, so a busy
+    moment of the machine does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree, in
+    the detail after exercise 6.2.) A cell has the median, lowest and highest. The SLO of the urgent request is
+    349 ms, half the time that the long pass took before the rounds.
 
-    | arm | urgent request: TTFT | SLO met | long prefill: TTFT | left at layer | write to both replies |
-    |:--|--:|--:|--:|--:|--:|
-    | no preemption | **499 ms (447 to 591)** | 0 of 7 | 604 ms (547 to 694) |  |  |
-    | vote, abort | **82 ms (67 to 134)** | 7 of 7 | 850 ms (806 to 929) | 3 to 4 of 12 | 36 ms (10 to 42) |
-    | carried, abort | **130 ms (107 to 172)** | 7 of 7 | 878 ms (826 to 1067) | 3 to 4 of 12 | 71 ms (63 to 99) |
-    | epoch, abort | **126 ms (85 to 162)** | 7 of 7 | 845 ms (765 to 1185) | 3 to 4 of 12 | 79 ms (36 to 89) |
-    | vote, suspend | **78 ms (59 to 139)** | 7 of 7 | 664 ms (573 to 969) | 1 to 4 of 12 | 26 ms (18 to 59) |
+    {_arms}
 
     With the vote, the median TTFT of the urgent request is a sixth of that without preemption. The long prefill
     pays: its median TTFT is 1.41 times as long when its pass is aborted and computed again, and 1.10 times when
@@ -636,15 +601,11 @@ def _():
     mo.md(r"""
     In these cases preemption gains little or costs more than it gains:
 
-    - **Short passes.** The gain is at most the rest of the pass. Where chunks keep passes short there is
-      little to gain; the post runs with chunked prefill switched off.
-    - **No urgent request.** Every layer of every pass that may be preempted pays for the vote. The fork's
-      comparison arm, without preemption, votes too, so its published comparison cannot show the cost.
+    - **Short passes.** The gain is at most the rest of the pass. Chunks keep passes short; the post runs with
+      chunked prefill switched off.
+    - **No urgent request.** Every layer pays for the vote. The fork's comparison arm, without preemption, votes
+      too, so its published comparison cannot show this cost.
     - **Late aborts**, as in your prediction. And an abort hits all prefills in the pass, urgent ones included.
-    - **An SLO that is too short.** If the urgent request itself can no longer be in time, the policy calls it
-      doomed, and its own pass may be preempted next.
-    - **The wrong policy.** A monitor that sees arrivals, without the other repairs, made attainment *worse*
-      (lesson 5b).
     """)
     return
 
@@ -662,7 +623,7 @@ def _():
     after 2 s by the timeout of the collective. Each race is a function of a few lines in
     `course/lesson_data/l06_races.py` and `l06_stage_ranks.py`, which show which thread is held where.
 
-    {lab.cards().replace(chr(10), chr(10) + "    ")}
+    {lab.cards()}
 
     Read the two that hang: the message names the rank that left, the rank that waits, and where. Without the
     timeout there would be no message, and the rank would wait for ever. After a timeout the group of ranks is of
@@ -686,7 +647,7 @@ def _():
     ## What you now know
 
     - Two ranks that read the same memory may read different values, and a rank that leaves by itself makes the
-      other one hang in the next collective. So each rank votes, and `all_reduce(MAX)` decides for all of them.
+      other one hang. So each rank votes, and `all_reduce(MAX)` decides for all of them.
     - A message that names its step does no harm when it arrives late. A late boolean does, and no extra check
       repairs that.
     - An abort comes after scheduling, so the engine has to roll back everything that scheduling recorded:
@@ -720,10 +681,9 @@ def _():
       `ALLREDUCE` ran for ten minutes.
     - **State rolled back in part.** In [SGLang #29405](https://github.com/sgl-project/sglang/pull/29405), with
       pipeline parallelism, an abort missed running requests in other microbatches.
-    - **The post's fork** (branch `dev-treatment`): `v1/core/sched/slo_monitor.py` is the monitor,
-      `preempt_check.py` the vote, `_handle_preemption` in `v1/engine/core.py` the rollback. It registers block
-      hashes before the blocks are computed, and an abort does not remove them; its configurations switch prefix
-      caching off.
+    - **The post's fork** (branch `dev-treatment`): `slo_monitor.py` is the monitor, `preempt_check.py` the vote,
+      `_handle_preemption` the rollback. It registers block hashes before the blocks are computed, and an abort
+      does not remove them; its configurations switch prefix caching off.
     - **FlowPrefill** (Hsieh et al., [arXiv 2602.16603](https://arxiv.org/abs/2602.16603)) suspends and resumes,
       checks after attention and after the MLP, and agrees without a collective.
 

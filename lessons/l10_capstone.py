@@ -419,10 +419,9 @@ def _():
             "One token twice: the last one before the preemption",
         ),
         1,
-        "Their texts, once and whole: all four are the oracle's. A request that keeps its tokens computes their "
-        "K/V again, but it samples none of them twice, so the newest token is always new to the client. No test "
-        "with this engine finds the defect. It shows with another engine, or with a token that ends in the middle "
-        "of a character. Count the characters that were sent and send the text after them.",
+        "Their texts, once and whole. A request that keeps its tokens computes their K/V again, but it samples "
+        "none of them twice, so the newest token is always new to the client. No test with this engine finds the "
+        "defect. Count the characters that were sent and send the text after them.",
     )
     return
 
@@ -475,9 +474,8 @@ def _():
         ),
         2,
         "The step goes on writing the K/V of the aborted request into a block that may belong to another request "
-        "by then. No error is raised; that other request attends to foreign K/V, and its text is wrong. The rows of "
-        "requests 0 and 2 have blocks of their own. So put the id into `leaving`, and free its K/V when the step is "
-        "over.",
+        "by then. No error is raised, and that request's text is wrong. Requests 0 and 2 have blocks of their own. "
+        "So put the id into `leaving`, and free its K/V when the step is over.",
     )
     return
 

@@ -16,7 +16,6 @@ from course.lesson_data import (
     l06_races,
     l06_ranks,
     l06_stage_ranks,
-    l08_exhibits,
     l10_exhibits,
 )
 from course.lesson_data import l07_exhibits as blocks
@@ -188,16 +187,6 @@ def test_the_exhibits_of_speculation_are_broken_until_they_are_repaired(notebook
     assert int(second[0]) < int(first[0]) / 2
     first, second = repaired.table(">measured<").values()
     assert first == second
-
-
-def test_a_target_that_is_its_own_draft_does_not_show_that_rejected_kv_is_kept(exact: GPT):
-    def own_choice(known):
-        [token] = generate(exact, known, 1)
-        return [float(each == token) for each in range(65)]
-
-    prompt = [17, 27, 25, 17, 27, 10, 0]
-    tokens, _ = l08_exhibits.speculate(exact, prompt, 20, own_choice, 4, lambda used, *_: used)
-    assert tokens == generate(exact, prompt, 20)
 
 
 @pytest.mark.process
