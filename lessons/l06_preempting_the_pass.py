@@ -56,8 +56,8 @@ def _():
         (
             "None: both read the same memory at the same layer",
             "About 20",
-            "About 240",
             "All of them: no two processes read at the same moment",
+            "About 240",
         ),
         1,
         "A rank hangs when the number is written after one rank's read and before the other's. That is 1 ms of "
