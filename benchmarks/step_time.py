@@ -22,6 +22,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -39,6 +40,7 @@ from nanogpt.executors.int8 import Int8Executor
 from nanogpt.model import GPT
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
+from nanogpt.sampling import LogitsParams, penalized, sample_tokens
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 SHORT, LONG = 1, 240
@@ -49,6 +51,11 @@ OPENINGS = (
     "ROMEO:\nWhat say", "JULIET:\nO, my l", "KING RICHARD:\nN", "First Citizen:\n",
     "Shall I be plai", "Come, sir, and h", "GLOUCESTER:\nMy ", "The king is not",
 )  # fmt: skip
+
+FILTERS = {
+    "temperature 1": None, "top_k 50": (0, 50, 1.0), "top_p 0.9": (0, 0, 0.9),
+    "top_k 50, top_p 0.9": (0, 50, 0.9),
+}  # fmt: skip
 
 Us = dict[str, float]
 
@@ -96,6 +103,18 @@ def chunk_us(repeats: int, executors: Sequence[str]) -> Us:
         engine.step()
         found[name].append((time.thread_time_ns() - start) / 1000)
     return {name: median(us[1:]) for name, us in found.items()}
+
+
+def sampling_us(vocab_size: int, repeats: int) -> Us:
+    """CPU microseconds of drawing one token from random logits; a penalty comes before that."""
+    logits, tokens = 3 * torch.randn(1, vocab_size), range(50)
+    penalty = LogitsParams(repetition_penalty=1.1)
+    draws = {
+        "greedy": partial(sample_tokens, logits, 0, []),
+        **{way: partial(sample_tokens, logits, 1, [0.5], each) for way, each in FILTERS.items()},
+        "repetition_penalty 1.1": partial(penalized, logits[0], penalty, tokens, 50),
+    }
+    return {way: 1e6 * quickest_s(draw, repeats) for way, draw in draws.items()}
 
 
 # --- 8-bit numbers ------------------------------------------------------------------------------
@@ -197,6 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "roof": roof(),
         "decode_us": decode_us(1 if options.quick else 7, (*executors, "int8")),
         "chunk_us": chunk_us(3 if options.quick else 41, executors),
+        "sampling_us": {str(v): sampling_us(v, 3 if options.quick else 101) for v in (65, 151_936)},
         "compile_s": 0.0 if options.quick else compile_s(),
         "eight_bits": eight_bits(4, 1) if options.quick else eight_bits(64, len(OPENINGS)),
     }

@@ -114,12 +114,12 @@ def _():
 def _():
     predict(
         "l05.visible",
-        "Without preemption, 51 % of the urgent and 96 % of the relaxed requests were in time at 4 requests per second. **How many with a monitor that sees arrivals, under that load?**",
+        "Without preemption, 51 % of the urgent and 96 % of the relaxed requests were in time at 4 requests per second. Every pass of that load is filled like those above. **What does a monitor that sees arrivals change?**",
         (
-            "Urgent about 75 %, relaxed as before",
-            "Urgent about 75 %, relaxed clearly worse",
-            "Both as before",
-            "Both near zero",
+            "More urgent requests are in time, and as many relaxed ones",
+            "More urgent requests are in time, and fewer relaxed ones",
+            "Hardly anything, for either class",
+            "Fewer requests of both classes are in time",
         ),
         3,
         "**Urgent 3 %, relaxed 8 %** (modelled). A run has 280 preemptions, and 91 % of the computing time is thrown away. As above, the preempted request joins the same pass as the urgent one: the preemption costs its full price and helps neither. The first defect had hidden this one.",

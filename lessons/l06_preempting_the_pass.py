@@ -6,16 +6,19 @@ app = marimo.App(width="medium", app_title="6 · Preempting the pass")
 with app.setup(hide_code=True):
     from collections.abc import Generator
     from dataclasses import replace
-    from typing import TYPE_CHECKING
 
     import marimo as mo
 
     from course.attempt import attempt
+    from course.engine_loop import engine_loop
+    from course.figure import Figure
+    from course.lesson_data import l06_races as lab
+    from course.lesson_data import l06_ranks as ranks
+    from course.lesson_data import l06_stage as stage
     from course.prediction import after, hints, predict
     from course.task import task
-
-    if TYPE_CHECKING:
-        from nanogpt.views.scheduler_state import SchedulerState
+    from nanogpt.views.scheduler_state import SchedulerState
+    from widgets import SloCycle, VoteBoard, whose
 
 
 @app.cell(hide_code=True)
@@ -45,51 +48,28 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.engine_loop import engine_loop
-    from course.figure import Figure
-    from course.lesson_data import l06_races as lab
-    from course.lesson_data import l06_ranks as ranks
-    from course.lesson_data import l06_stage as stage
-    from widgets import SloCycle, VoteBoard, bar, whose
-
-    return (
-        Figure,
-        SloCycle,
-        VoteBoard,
-        bar,
-        engine_loop,
-        lab,
-        ranks,
-        stage,
-        whose,
-    )
-
-
-@app.cell(hide_code=True)
-def _():
     predict(
         "l06.hangs",
-        "Two ranks, one number in shared memory, **no vote**: a rank that reads the number of its own "
-        "step leaves. The number is written at a random moment of the pass. How often does a rank hang?",
+        "Two ranks, **no vote**: a rank that reads the number of its own step leaves. A pass has 12 layers of "
+        "50 ms. At each layer rank 0 reads 1 ms after rank 1, and the number is written at a random moment of "
+        "the pass. **In how many of 1,000 passes does a rank hang?**",
         (
-            "Never: both read the same memory at the same layer",
-            "Now and then; a short test may never see it",
-            "Nearly always: no two processes do anything at the same moment",
+            "None: both read the same memory at the same layer",
+            "About 20",
+            "All of them: no two processes read at the same moment",
+            "About 240",
         ),
         1,
-        "A rank hangs when the number is written after one rank's read and before the other's. Recorded on "
-        "two cores, with the number written once in every pass:\nWith no other load, a rank hung in 1 of 40 passes, "
-        "both ranks left together in 39, and the number was written too late in 0.\nBeside two threads that "
-        "compute, a rank hung in 1 of 40 passes, both ranks left together in 27, and the number was written too "
-        "late in 12.\nBeside the same two threads, with the vote that you write below, a rank hung in 0 of 40 passes, "
-        "both ranks left together in 35, and the number was written too late in 5.\nA prototype of this lesson, "
-        "with other code, hung in 3 of 11 passes. **A test that runs ten times and passes says nothing about a race like this.**",
+        "A rank hangs when the number is written after one rank's read and before the other's. That is 1 ms of "
+        "every 50, so it happens in about **20** passes. (12 layers have 12 such gaps, but the pass is 12 times as "
+        "long, too.) A test that runs ten times passes in four of five cases: **it says nothing about a race "
+        "like this.**",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(VoteBoard, stage):
+def _():
     after(
         "l06.hangs",
         VoteBoard(
@@ -106,10 +86,18 @@ def _():
     after(
         "l06.hangs",
         mo.md(r"""
-    Rank 0 has left, and rank 1 waits for it in the sum of the attention output. So the number that a rank
-    has read is only its opinion. To make one decision out of several opinions, the ranks need a collective
-    of their own: `all_reduce(MAX)` over their votes. If one rank votes 1, all of them leave at the same
-    attention op. One vote of 1 is enough, because the others only read a moment too early.
+    Rank 0 has left, and rank 1 waits for it in the sum of the attention output. The same was recorded with
+    real ranks, the number written once in every pass:
+
+    | 40 passes each, two cores | a rank hung | both left together | written too late |
+    |:--|--:|--:|--:|
+    | no vote | 1 | 39 | 0 |
+    | no vote, beside two threads that compute | 1 | 27 | 12 |
+    | the vote that you write below, beside the same threads | 0 | 35 | 5 |
+
+    So the number that a rank has read is only its opinion. To make one decision out of several opinions, the
+    ranks need a collective of their own: `all_reduce(MAX)` over their votes. One vote of 1 is enough, because
+    the others only read a moment too early.
     """),
     )
     return
@@ -128,7 +116,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
+def _():
     engine_loop("self.executor.execute(")
     return
 
@@ -138,8 +126,8 @@ def _():
     mo.md(r"""
     How long does `execute` take? The author of this lesson's post built preemption of prefills into
     [a fork of vLLM](https://github.com/adiu19/vllm) and measured a model of 70 billion parameters on four A100
-    GPUs. The table is computed from the line that was fitted to those measurements, spread evenly over the
-    layers:
+    GPUs. The times are modelled: lesson 5's line of the post, 0.173 ms per token and 34 ms, spread evenly over
+    the layers.
 
     | prompt, tokens | one pass | one of its 80 layers | in chunks of 512, at most | longest chunk, at most |
     |--:|--:|--:|--:|--:|
@@ -148,10 +136,10 @@ def _():
     | 7,986 | 1,416 ms | 17.7 ms | 1,928 ms | 123 ms |
 
     Suppose that a request of 242 tokens arrives just after the pass over 7,986 tokens has begun. It waits more
-    than a second for a first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but every long prompt pays
-    for them, even when no urgent request comes. ("At most": the line is a fit of TTFT, so a part of its 34 ms
-    belongs to the request; here all 34 ms are charged to every chunk.) **FlowPrefill**, the paper behind the
-    post, lets the pass check at every layer whether it is still wanted. A layer is short, and a check is cheap.
+    than a second for a first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but
+    every long prompt pays for them, even when no urgent request comes. ("At most": a part of the 34 ms belongs
+    to the request, not to the pass; here every chunk is charged all of them.) **FlowPrefill**, the paper behind
+    the post, lets the pass check at every layer whether it is still wanted.
 
     A rank can check just before attention. vLLM's forward pass is compiled and captured in *CUDA graphs*:
     recordings of GPU work whose replay calls no Python. In its default mode, a batch with a prefill runs as
@@ -176,29 +164,17 @@ def _():
     ## The monitor: deciding while the engine is blocked
 
     During a pass the engine's main thread waits for the ranks, so a second thread decides. It is a *daemon*
-    thread: it never keeps the process alive when the engine ends.
-    """)
-    return
+    thread: it never keeps the process alive when the engine ends. One preemption, in order:
 
+    | | who | does what |
+    |--:|:--|:--|
+    | 1 | engine thread | ends `schedule`, publishes a frozen snapshot and blocks in the pass |
+    | 2 | monitor thread | every 5 ms, and at each arrival: reads the snapshot and the inbox, calls the policy |
+    | 3 | shared memory | holds one number: the step that the monitor wants to preempt |
+    | 4 | ranks | read it at each attention op, vote, and leave together |
+    | 5 | engine thread | reads every rank's reply and rolls the step back |
+    | 6 | next `schedule` | admits the urgent request first |
 
-@app.cell(hide_code=True)
-def _(stage):
-    mo.md(
-        stage.boxes(
-            ("Engine thread", "ends `schedule`, publishes a frozen snapshot and blocks in the pass"),
-            ("Monitor thread", "every 5 ms, and at each arrival: reads the snapshot and the inbox, asks the policy"),
-            ("Shared memory", "holds one number: the step that the monitor wants to preempt"),
-            ("Ranks", "read it at each attention op, vote, and leave together"),
-            ("Engine thread", "reads every rank's reply and rolls the step back"),
-            ("Next `schedule`", "admits the urgent request first"),
-        )
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     The snapshot needs **no lock**. It is immutable, and the engine publishes it by assigning one attribute.
     Python's GIL makes that assignment atomic, so the monitor sees either the old snapshot or the new one,
     never a half of each. A lock would make the engine wait for the monitor at every step.
@@ -210,7 +186,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(SloCycle, ranks):
+def _():
     SloCycle(
         ranks.story_of(ranks.recording()["experiment"], "vote, abort"),
         "An urgent arrival in mid-pass",
@@ -246,17 +222,53 @@ def _():
     mo.md(r"""
     ## Which step should be preempted?
 
-    The first version of the fork used a boolean, *preempt!* The monitor set it, the workers read it, and the
-    engine cleared it after every step.
+    The first version of the fork had no numbers. It used a boolean, *preempt!* The monitor set it, the workers
+    read it, and the engine cleared it after every step.
 
-    Now let the monitor be a moment late. It looks at step 7 and decides, and the operating system pauses its
-    thread. Step 7 ends, and the engine clears the flag. The monitor continues and sets the flag. Step 8
-    begins, reads it, and is preempted, although nobody wanted that.
+    ### A defect: a prefill is aborted although no request waits
 
+    Now and then a prefill was aborted although no request was waiting. There was no error, and every text was
+    right; one request only waited longer than it had to. It happens every time if the monitor is held just
+    before its write:
+
+    > step 3 was meant; step 4 was left at layer 0 of 4.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l06.exhibit_b",
+        "The monitor decided in step 3, and it wrote after the engine had cleared the flag. "
+        "**Which repair makes a boolean safe?**",
+        (
+            "The engine clears it once more when each step begins",
+            "The monitor checks once more, right before it writes, whether step 3 still runs",
+            "Both of them together",
+            "None of these",
+        ),
+        3,
+        "**None.** Between the last check and the write there is always a gap, and the operating system can pause a "
+        "thread there for as long as it likes: step 4 begins, clears the flag, and then it is set. Each repair makes "
+        "the wrong abort rarer, until the tests no longer catch it. The published fork still has the same mistake in "
+        "one place: the queue for its cheaper, scheduler-level preemption carries bare request ids.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l06.exhibit_b",
+        mo.md(r"""
     A lock over engine, monitor and ranks would sit on the path where every microsecond counts. The remedy is
     simpler: **the message names the step that it means.** Not *preempt*, but *preempt step 7*. Step numbers
-    only grow, so a late message matches no later step.
-    """)
+    only grow, so a late message matches no later step. The same order of events, with a number:
+
+    > step 1 was meant; step 2 was computed to its end.
+    """),
+    )
     return
 
 
@@ -332,7 +344,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(VoteBoard, point_attempt, stage, vote_attempt):
+def _(point_attempt, vote_attempt):
     after(
         "l06.hangs",
         VoteBoard(
@@ -352,10 +364,10 @@ def _():
     At layer 3, with the vote, rank 0 votes 1 and rank 1 votes 0, and both leave. The votes were different;
     the decision was the same.
 
-    /// details | Two cheaper ways to agree, and what all three cost
+    /// details | Two cheaper ways to agree
 
-    Every layer of every pass pays for the collective, even in passes that are not interrupted. Two cheaper
-    ways have the same interface (`nanogpt/preemption/agreement.py`):
+    Every layer of every pass pays for the collective, even in passes that are not interrupted: here 2,535 µs,
+    waiting for the slower rank included. Two other ways cost 23 and 24 µs (`nanogpt/preemption/agreement.py`):
 
     - **carried**: the attention output is summed over the ranks anyway, so the vote goes with it as one more
       number. The answer is known one layer later.
@@ -363,16 +375,8 @@ def _():
       that all ranks leave at op *n + 1*. No other rank can have passed op *n + 1* yet: to reach it, a rank needs
       the sums of layer *n*, which need the part of the writing rank. This is FlowPrefill's way.
 
-    | recorded, median of 7 | agreeing, per layer | the whole pass | from the write to both replies |
-    |:--|--:|--:|--:|
-    | no monitor, no vote | nothing | 605 ms (523 to 704) |  |
-    | vote | 2,535 µs | 561 ms (497 to 641) | 36 ms (10 to 42) |
-    | carried | 23 µs | 586 ms (500 to 836) | 71 ms (63 to 99) |
-    | epoch | 24 µs | 601 ms (540 to 620) | 79 ms (36 to 89) |
-
-    Two processes on a shared machine of two cores, gloo (PyTorch's collectives for CPUs), 1,400 tokens, 12
-    layers. Agreeing includes waiting for the slower rank. Twelve votes cost less than run-to-run noise. The
-    cheaper ways leave one layer later, and that is their price.
+    (Recorded on two cores, gloo, 1,400 tokens, medians over 7 passes of 12 layers.) Both leave one layer later,
+    and that is their price.
     ///
     """),
     )
@@ -388,10 +392,44 @@ def _():
     send an exception to the engine as text, without its type; our ranks reply with a record: done, left at a
     layer, or failed.
 
-    Now the scheduler's state still records a step that was aborted. Lesson 2's preemption never had this
+    But the scheduler's state still records a step that was aborted. Lesson 2's preemption never had this
     problem: it happens *inside* `schedule`, before the requests of the step are recorded. An abort comes after
     that.
+
+    ### A defect: the engine dies after a successful preemption
+
+    The fork's first preemption worked. All workers left, K/V was freed, and the victim was back in the queue.
+    The next step killed the engine, by an assertion in code that had nothing to do with preemption. In our
+    engine:
+
+    > the next step ENDS the engine: requests [0] are admitted, yet the last step was scheduled with them
+
+    The scheduler keeps the requests of its newest step in `previous_step`, and it admits no request that is
+    among them, because such a request should still be running. One wrong line left the victim in this set. With
+    the line corrected: *the next step admitted requests [0, 1].*
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l06.exhibit_a",
+        "The same wrong line. Suppose that the urgent request runs by itself first, and the victim is admitted "
+        "**a step later**. Does the engine die then?",
+        (
+            "Yes: the victim stays in `previous_step` until something takes it out",
+            "Yes, unless its K/V has been released by then",
+            "No: the step in between overwrites `previous_step`, so no error appears",
+            "No, but the victim's text is wrong",
+        ),
+        2,
+        "We tried it: the urgent request, then the victim, no error, and every text right, because K/V and tokens "
+        "were correct all along. The defect shows only if the victim comes straight back, so a test with a busy "
+        "queue passes. vLLM's name for the set is `prev_step_scheduled_req_ids`. Preemption for lack of memory "
+        "runs before the set is written, so that code never had to roll the set back. Code that is reused at a later "
+        "point of the step finds a different state there.",
+    )
     return
 
 
@@ -421,7 +459,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(rollback_attempt, stage):
+def _(rollback_attempt):
     mo.md(
         "The prefills of requests 2 and 8 and a decode of request 6 shared the pass, which was aborted to make "
         "way for request 3.\n\n" + stage.state_table(rollback_attempt)
@@ -475,19 +513,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(bar, resume_attempt, stage, whose):
-    def _line():
-        found = stage.suspended_ms(resume_attempt)
-        if found is None:
-            return "The results of `resume_or_abort` cannot be drawn; the check above says why."
-        waited, decision = found
-        if decision == "stay_suspended":
-            return bar([0.0, 1.0], "still suspended after 16 questions")
-        return bar([0.0, waited / 3600, stage.PASS_MS / 3600], f"suspended for {waited:,} ms, then: {decision}")
-
+def _(resume_attempt):
     mo.md(
-        "Every 200 ms the engine asks whether a suspended pass of 400 ms (bound 3) resumes, while urgent requests keep coming. "
-        f"By {'your `resume_or_abort`' if resume_attempt.started else whose(False)}:\n\n{_line()}"
+        "Every 200 ms the engine decides about a suspended pass of 400 ms (bound 3), while urgent requests keep coming. "
+        f"By {'your `resume_or_abort`' if resume_attempt.started else whose(False)}:\n\n"
+        + stage.suspended_line(resume_attempt)
     )
     return
 
@@ -497,21 +527,26 @@ def _():
     mo.md(r"""
     ## See it run: two processes on this machine
 
-    Two processes each hold half of a model with random weights. (The cost of a pass does not depend on what
-    the model has learnt.) They measure passes over 24 and 1,400 tokens, and a line as in lesson 5 is fitted to
-    those times. Then the same two requests run in two *arms*, without a monitor and with one: a prefill of
-    1,400 tokens, and after a fifth of its time an urgent request of 24 tokens, whose first token was promised
-    within half a pass.
+    Two processes each hold half of a model with random weights. They time passes over 24 and 1,400 tokens, and
+    a line as in lesson 5 is fitted to those times. Then two requests run, without a monitor and with one:
 
-    Once your `rollback_step` has passed its check, it rolls the step back. `local_vote` and
-    `preemption_point` run inside the ranks, which cannot import a notebook, so the reference's run there. The
-    processes end with the cell, also when you interrupt it.
+    ```python
+    preemption = Preemption(slo_gate(a, c), rollback_step=rollback_step)
+    with Runner(2) as ranks, PreemptiveEngine(model, ranks, preemption) as engine:
+        engine.arrive(Request(0, prompt_of_1400, 1))
+        Timer(pass_s / 5, engine.arrive, (Request(1, prompt_of_24, 1), pass_us // 2)).start()
+        engine.serve()
+    ```
+
+    The urgent request's first token is promised within half a pass. Your `rollback_step` runs here once it has
+    passed its check. `local_vote` and `preemption_point` run inside the ranks, which cannot import a notebook,
+    so the reference's run there. The processes end with the cell, also when you interrupt it.
     """)
     return
 
 
 @app.cell
-def _(ranks, rollback_attempt):
+def _(rollback_attempt):
     HERE = True  # False: show the recording and start no process
 
     real, source, where = ranks.run_here(HERE, rollback_attempt)
@@ -519,13 +554,13 @@ def _(ranks, rollback_attempt):
 
 
 @app.cell(hide_code=True)
-def _(ranks, real, where):
+def _(real, where):
     mo.md(ranks.measured_here(real, where))
     return
 
 
 @app.cell(hide_code=True)
-def _(SloCycle, ranks, real, source):
+def _(real, source):
     SloCycle(
         ranks.story_of(real, "vote, abort"),
         "The same preemption, thread by thread",
@@ -537,106 +572,16 @@ def _(SloCycle, ranks, real, source):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
-    ## Break it: two defects of the fork
-
-    Both were staged here with real processes that are held at named points, so that the bad order happens
-    every time.
-
-    ### Exhibit A: why does the engine die after a successful preemption?
-
-    The fork's first preemption worked. All workers left, K/V was freed, and the victim was back in the queue.
-    The next step killed the engine, by an assertion in code that had nothing to do with preemption. In our
-    engine:
-
-    > the next step ENDS the engine: requests [0] are admitted, yet the last step was scheduled with them
-
-    With one line corrected: *the next step admitted requests [0, 1].*
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l06.exhibit_a",
-        "The wrong line leaves the victim in `previous_step`. A request of the last step should still be running, "
-        "so the scheduler asserts that it admits no request that is in `previous_step`. Suppose that the urgent "
-        "request runs by itself first, and the victim is admitted **a step later**. Does the engine die then?",
-        (
-            "Yes: the victim stays in `previous_step` until something takes it out",
-            "Yes, unless its K/V has been released by then",
-            "No: the step in between overwrites `previous_step`, so no error appears",
-            "No, but the victim's text is wrong",
-        ),
-        2,
-        "We tried it with the same wrong line: the urgent request, then the victim, no error, and every text right, "
-        "because K/V and tokens were correct all along. `previous_step` holds only the newest step, so the "
-        "defect shows only if the victim comes straight back. A test with a busy queue passes. vLLM's name for "
-        "the set is `prev_step_scheduled_req_ids`. Preemption for lack of memory runs before the set is written, so "
-        "that code never had to roll the set back. Code that is reused at a later point of the step finds a different "
-        "state there.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit B: why is a prefill aborted when no request waits?
-
-    Now and then a prefill is aborted although no request is waiting. There is no error and every text is
-    right; one request only waited longer than it had to. If the monitor is held just before its write, the abort
-    happens every time:
-
-    > step 3 was meant; step 4 was left at layer 0 of 4.
-
-    In the same run, the reference had first met the same order of events, in steps 1 and 2: *step 1 was meant;
-    step 2 was computed to its end.*
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    predict(
-        "l06.exhibit_b",
-        "This is the boolean from the section before exercise 6.1: the monitor decided in step 3 and wrote after the engine had cleared the flag. "
-        "**Which repair makes a boolean safe?**",
-        (
-            "The engine clears it once more when each step begins",
-            "The monitor checks once more, right before it writes, whether step 3 still runs",
-            "Both of them together",
-            "None of these",
-        ),
-        3,
-        "**None.** Between the last check and the write there is always a gap, and the operating system can pause a thread "
-        "there for as long as it likes: step 4 begins, clears the flag, and then it is set. Each repair makes the wrong abort rarer, "
-        "until the tests no longer catch it. A target that names its step can arrive at any time: step 4 reads 3 and goes on. "
-        "The published fork still has the same mistake in one place: the queue for its cheaper, scheduler-level "
-        "preemption carries bare request ids.",
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
+    _arms = ranks.ladder(ranks.recording()["experiment"], tuple(ranks.arms(0, 0)))
+    mo.md(f"""
     ## What does preemption gain, and what does it cost?
 
-    All five arms were recorded in one run. Each round tries every arm once, so a busy moment of the machine
-    does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree; open the detail after
-    exercise 6.2.) Each cell is the median of 7 rounds, with the lowest and the highest in brackets. The SLO of
-    the urgent request is 349 ms, half the time of the pass over 1,400 tokens. That pass took 699 ms before the
-    rounds, and less in the rounds.
+    All five ways, or *arms*, were recorded in one run of 7 rounds. Each round tries every arm once, so a busy
+    moment of the machine does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree, in
+    the detail after exercise 6.2.) A cell has the median, lowest and highest. The SLO of the urgent request is
+    349 ms, half the time that the long pass took before the rounds.
 
-    | arm | urgent request: TTFT | SLO met | long prefill: TTFT | left at layer | write to both replies |
-    |:--|--:|--:|--:|--:|--:|
-    | no preemption | **499 ms (447 to 591)** | 0 of 7 | 604 ms (547 to 694) |  |  |
-    | vote, abort | **82 ms (67 to 134)** | 7 of 7 | 850 ms (806 to 929) | 3 to 4 of 12 | 36 ms (10 to 42) |
-    | carried, abort | **130 ms (107 to 172)** | 7 of 7 | 878 ms (826 to 1067) | 3 to 4 of 12 | 71 ms (63 to 99) |
-    | epoch, abort | **126 ms (85 to 162)** | 7 of 7 | 845 ms (765 to 1185) | 3 to 4 of 12 | 79 ms (36 to 89) |
-    | vote, suspend | **78 ms (59 to 139)** | 7 of 7 | 664 ms (573 to 969) | 1 to 4 of 12 | 26 ms (18 to 59) |
+    {_arms}
 
     With the vote, the median TTFT of the urgent request is a sixth of that without preemption. The long prefill
     pays: its median TTFT is 1.41 times as long when its pass is aborted and computed again, and 1.10 times when
@@ -646,7 +591,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Figure, ranks):
+def _():
     Figure(ranks.arms_chart(), "Which arm helps the urgent request in every round, and at what price?")
     return
 
@@ -656,21 +601,17 @@ def _():
     mo.md(r"""
     In these cases preemption gains little or costs more than it gains:
 
-    - **Short passes.** The gain is at most the rest of the pass. Where chunks keep passes short there is
-      little to gain; the post runs with chunked prefill switched off.
-    - **No urgent request.** Every layer of every pass that may be preempted pays for the vote. The fork's
-      comparison arm, without preemption, votes too, so its published comparison cannot show the cost.
+    - **Short passes.** The gain is at most the rest of the pass. Chunks keep passes short; the post runs with
+      chunked prefill switched off.
+    - **No urgent request.** Every layer pays for the vote. The fork's comparison arm, without preemption, votes
+      too, so its published comparison cannot show this cost.
     - **Late aborts**, as in your prediction. And an abort hits all prefills in the pass, urgent ones included.
-    - **An SLO that is too short.** If the urgent request itself can no longer be in time, the policy calls it
-      doomed, and its own pass may be preempted next.
-    - **The wrong policy.** A monitor that sees arrivals, without the other repairs, made attainment *worse*
-      (lesson 5b).
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(lab):
+def _():
     after(
         "l06.hangs",
         mo.md(f"""
@@ -682,7 +623,7 @@ def _(lab):
     after 2 s by the timeout of the collective. Each race is a function of a few lines in
     `course/lesson_data/l06_races.py` and `l06_stage_ranks.py`, which show which thread is held where.
 
-    {lab.cards().replace(chr(10), chr(10) + "    ")}
+    {lab.cards()}
 
     Read the two that hang: the message names the rank that left, the rank that waits, and where. Without the
     timeout there would be no message, and the rank would wait for ever. After a timeout the group of ranks is of
@@ -694,7 +635,7 @@ def _(lab):
 
 
 @app.cell
-def _(lab):
+def _():
     RACE = None  # one of the names in the race lab's table, such as "leave_first"
     mo.md(lab.raced(RACE))
     return
@@ -706,7 +647,7 @@ def _():
     ## What you now know
 
     - Two ranks that read the same memory may read different values, and a rank that leaves by itself makes the
-      other one hang in the next collective. So each rank votes, and `all_reduce(MAX)` decides for all of them.
+      other one hang. So each rank votes, and `all_reduce(MAX)` decides for all of them.
     - A message that names its step does no harm when it arrives late. A late boolean does, and no extra check
       repairs that.
     - An abort comes after scheduling, so the engine has to roll back everything that scheduling recorded:
@@ -719,27 +660,34 @@ def _():
 
     Neither engine stops a running pass; a vote per layer exists only in forks.
 
-    - **vLLM.** `EngineCore.step` (`vllm/v1/engine/core.py`) handles aborts after the pass
-      (`_process_aborts_queue`), and `_preempt_request` runs only inside `schedule`. `MultiprocExecutor`
-      broadcasts each call to all workers (`rpc_broadcast_mq`), and replies carry a status, `SUCCESS` or
-      `FAILURE`.
-    - **SGLang.** Rank 0 receives the requests and broadcasts them, so every rank runs the same scheduler. A
-      comment in its code says why: all ranks must drop the same requests in the same iteration, or the
-      collectives hang.
-    - **Guards against the hang.** vLLM: `VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS`, 300. SGLang:
-      `--watchdog-timeout`, 300 s. NCCL's own watchdog waits 600 s: in
+    | here | vLLM | SGLang |
+    |:--|:--|:--|
+    | `Runner.run` calls every rank | `MultiprocExecutor` broadcasts each call (`rpc_broadcast_mq`) | rank 0 broadcasts the *requests*, and every rank runs the same scheduler |
+    | a reply: done, left or failed | a status, `SUCCESS` or `FAILURE` | none: all ranks have to decide alike |
+    | the inbox, read in mid-pass by the monitor | the input queue, read between two steps; `_process_aborts_queue` (`vllm/v1/engine/core.py`), after the pass | `recv_requests`, between two iterations |
+    | `rollback_step`, after the pass was left | `_preempt_request`, inside `schedule` | `retract_decode`, before the batch runs |
+    | a hang ends after 20 s (2 s in the race lab) | `VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS`, 300 | `--watchdog-timeout`, 300 s |
+
+    **How the control flow differs.** Our step has three ways out: the pass is done, it was left and is rolled
+    back, or it is suspended while other steps run inside it. A second thread chooses among them while the pass
+    runs. In vLLM and SGLang a pass that has begun always ends. What arrives meanwhile waits in a queue, and
+    the next `schedule` is the first place where it can change anything. With async scheduling, the default in
+    both, that `schedule` may already have run: then the step after this one is fixed too, and an abort would
+    have to roll back two steps.
+
+    - **A rank that decides alone.** A comment in SGLang's scheduler says that all ranks must drop the same
+      requests in the same iteration, or the collectives hang. NCCL's own watchdog waits 600 s: in
       [vLLM #8978](https://github.com/vllm-project/vllm/issues/8978) three of four ranks report that an
-      `ALLREDUCE` ran for ten minutes. Our engine's timeout is 20 s (2 s in the race lab).
+      `ALLREDUCE` ran for ten minutes.
     - **State rolled back in part.** In [SGLang #29405](https://github.com/sgl-project/sglang/pull/29405), with
       pipeline parallelism, an abort missed running requests in other microbatches.
-    - **The post's fork** (branch `dev-treatment`): `v1/core/sched/slo_monitor.py` is the monitor,
-      `preempt_check.py` the vote, `_handle_preemption` in `v1/engine/core.py` the rollback. It registers block
-      hashes before the blocks are computed, and an abort does not remove them; its configurations switch prefix
-      caching off.
+    - **The post's fork** (branch `dev-treatment`): `slo_monitor.py` is the monitor, `preempt_check.py` the vote,
+      `_handle_preemption` the rollback. It registers block hashes before the blocks are computed, and an abort
+      does not remove them; its configurations switch prefix caching off.
     - **FlowPrefill** (Hsieh et al., [arXiv 2602.16603](https://arxiv.org/abs/2602.16603)) suspends and resumes,
       checks after attention and after the MLP, and agrees without a collective.
 
-    Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.
+    *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 
     ## What comes next
 

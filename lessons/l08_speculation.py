@@ -668,35 +668,35 @@ def _(draft, exact):
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l08.ghosts",
-        "Nothing crashes, the first characters are right, and then the text goes wrong. **What is "
-        "broken?**",
+        "l08.own_draft",
+        "A team tests its decoder with the **target itself as the draft**, so that the test needs no "
+        "second model. It compares a long greedy text with the oracle's. Does this test catch the "
+        "function above?",
         (
-            "The draft drafts from the wrong text",
-            "The mask lets draft tokens see each other",
-            "The cache keeps K/V of tokens that are not in the text",
-            "Float64 is not exact enough",
+            "Yes: the cache grows by four entries too many in every pass",
+            "Yes, if the text is long enough",
+            "No: the texts are equal, however long they are",
+            "No: target and draft use the same cache",
         ),
         2,
-        "Compare the last two columns: the cache holds more entries than the text has tokens. Every "
-        "rejected draft token leaves an entry that all later tokens attend to, and these entries add "
-        "up. The acceptance rate drops too, because the target attends to rejected tokens that the "
-        "draft does not see. In production, an acceptance rate that falls with the length of the "
-        "answer is the symptom to look for.",
+        "Every draft token is the target's own choice, so none is rejected, and all computed K/V belongs "
+        "to the text: the texts are equal. Only a rejected draft token leaves an entry that all later "
+        "tokens attend to. Compare the last two columns of the table: these entries add up. Test with a "
+        "draft that is often wrong.",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after("l08.ghosts", exhibit("A", "l08.roll_back_kv", lambda: keep_all_kv))
+    after("l08.own_draft", exhibit("A", "l08.roll_back_kv", lambda: keep_all_kv))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: the benchmark that knew the answers
+    ### Exhibit B: a benchmark with a warm-up
 
     This lookup draft compares five characters and also searches the server's earlier answers. A benchmark runs its
     four prompts once as a warm-up and then again with the clock running. In between, `draft_memory`

@@ -696,38 +696,43 @@ def _():
     | balancing inside one server | `DPLBAsyncMPClient`: fewest waiting and running requests; ignores prefix hits | `--load-balance-method` |
     | queue by priority | `--scheduling-policy priority`: a heap, lower value first, no ageing | `--enable-priority-scheduling`: higher value first; preempts at a gap of more than 10 (`--priority-scheduling-preemption-threshold`) |
 
-    **How the control flow differs.** Our queue belongs to the fleet: a request waits there until a worker
-    has room. These routers have no queue of their own. They send each request to an engine at once, and it
-    waits in that engine's queue. So they decide only *where*, before anybody knows *when*, and a wrong
-    choice cannot be taken back.
+    **How the control flow differs.** Here a request waits in front of the workers until one has room, and only
+    then is its worker chosen. By default these routers choose at once: the request goes to an engine, waits in
+    that engine's queue, and the choice cannot be taken back. A queue in front is an option:
 
-    - **`cache_aware`** sends a request to the worker with the longest match if that match covers more
-      than `--cache-threshold` of the prompt. When the loads of all workers differ too much, the
-      least loaded worker gets the request instead. That is two modes and a switch; yours is one
-      formula, because hit and backlog have one unit. SMG learns what each worker has from KV events,
-      or guesses from the tokens or the text that it sent.
-    - **NVIDIA Dynamo** (`--router-mode kv`) and
-      [Ray Serve](https://docs.ray.io/en/master/serve/llm/user-guides/kv-aware-routing.html) are closest to
-      yours: they add the prefill work that is left and the worker's active work, and choose the
-      smallest sum.
-    - **Mooncake** (Qin et al., [arXiv 2407.00079](https://arxiv.org/abs/2407.00079)) estimates the TTFT
-      of each prefill instance from its queue and the hit, takes the smallest, and *copies* hot prefixes
-      to other instances.
-    - **Ageing** was proposed for vLLM in [#20608](https://github.com/vllm-project/vllm/pull/20608) and
-      closed without being merged. It keeps `priority - factor * (now - inserted)` in a heap, which
-      works because all requests age at one rate.
+    | router | a request waits in front of the engines | in which order |
+    |:--|:--|:--|
+    | `vllm-router`, SMG | while `--max-concurrent-requests` are under way in the whole fleet (no limit by default); up to `--queue-size` wait, the others get a 429 | of arrival; in SMG with `--priority-scheduler-enabled` by class |
+    | [llm-d](https://github.com/llm-d/llm-d-router) | while the engines are saturated, with the feature gate `flowControl` (off by default) | by priority, then of arrival or by deadline |
+    | NVIDIA Dynamo | while every engine still has more than `--router-queue-threshold` × its token budget to prefill (off by default since 1.4) | of arrival, shifted by priority; or the shortest prefill first |
+    | vLLM's `production-stack` | never | |
+
+    - **`cache_aware`** takes the longest match if it covers more than `--cache-threshold` of the prompt. When the
+      loads of all workers differ too much, the least loaded worker gets the request. That is two modes and a
+      switch; yours is one formula, because hit and backlog have one unit. SMG learns what each worker has from KV
+      events, or guesses it from what it sent. `kv_aware` looks at loads only when no engine has a hit.
+    - **llm-d** adds weighted scores, as AdaXL does: the hit, the queue, the K/V in use. It reads each engine's
+      metrics every 50 ms, and it can count the requests that it has sent.
+    - **Dynamo** (`--router-mode kv`) and
+      [Ray Serve](https://docs.ray.io/en/master/serve/llm/user-guides/kv-aware-routing.html) are closest to yours:
+      they add the prefill work that is left and the worker's active work, and choose the smallest sum.
+    - **Mooncake** ([arXiv 2407.00079](https://arxiv.org/abs/2407.00079)) estimates the TTFT of each prefill
+      instance from its queue and the hit, and *copies* hot prefixes to other instances.
+    - **Ageing** was proposed for vLLM ([#20608](https://github.com/vllm-project/vllm/pull/20608)), in a heap by
+      `priority - factor * (now - inserted)`. It was closed without being merged.
 
     Production engines and routers have had two of this lesson's defects:
 
-    - **Hotspot.** [vllm-project/router #179](https://github.com/vllm-project/router/issues/179): one
-      path did not count the load, so one engine of eight served all of 480 concurrent requests until
-      its KV memory was full. [production-stack #1035](https://github.com/vllm-project/production-stack/pull/1035):
-      routing only by hits sends all requests with a hot prefix to the one engine that has it.
-    - **Starvation.** [SGLang #31954](https://github.com/sgl-project/sglang/issues/31954), since closed:
-      longest matched prefix first (`lpm`), without ageing. The median TTFT was 0.7 s, and requests
-      without a hit waited 20 to 60 s: 5 % of the requests had 75 % of all the waiting.
+    - **Hotspot.** [vllm-project/router #179](https://github.com/vllm-project/router/issues/179): one path did not
+      count the load, so one engine of eight served all of 480 concurrent requests until its KV memory was full.
+      [production-stack #1035](https://github.com/vllm-project/production-stack/pull/1035): routing only by hits
+      sends all requests with a hot prefix to the one engine that has it.
+    - **Starvation.** [SGLang #31954](https://github.com/sgl-project/sglang/issues/31954), since closed: longest
+      matched prefix first (`lpm`), without ageing. The median TTFT was 0.7 s, and requests without a hit waited
+      20 to 60 s: 5 % of the requests had 75 % of all the waiting.
 
-    *Checked against vLLM 0.33.0, SGLang 0.5.23, vllm-router 0.1.17 and SMG 1.13.0, November 2026.*
+    *Checked against vLLM 0.33.0, SGLang 0.5.23, vllm-router 0.1.17 and SMG 1.13.0, November 2026; queues in front
+    of the engines in the code of August 2026 (vllm-router 0.1.15) and in Dynamo 1.7's documentation.*
 
     ## What comes next
 

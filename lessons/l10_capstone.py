@@ -409,25 +409,26 @@ def _():
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l10.doubled",
-        "Two texts are too long, and their beginnings appear more than once. **What is broken?**",
+        "l10.kept_tokens",
+        "Our engine usually keeps the generated tokens of a preempted request (lesson 2). The same four clients, "
+        "the same function, and an engine that does. **What do the two preempted clients read?**",
         (
-            "The engine writes another text after a preemption",
-            "Two clients read the same stream",
-            "The server sends the last token, not the text that the client lacks",
-            "Preempted requests should not be resumed",
+            "The same: the engine computes those tokens again",
+            "Their texts once and whole",
+            "A text with a gap: tokens are computed again and not sent",
+            "One token twice: the last one before the preemption",
         ),
-        2,
-        "Every step generates a token, but not every token is new to the client. Count the characters that "
-        "were sent and send the text after them, however often a token is computed. An engine that keeps the "
-        "generated tokens of a preempted request, as ours usually does, shows this defect less often.",
+        1,
+        "Their texts, once and whole. A request that keeps its tokens computes their K/V again, but it samples "
+        "none of them twice, so the newest token is always new to the client. No test with this engine finds the "
+        "defect. Count the characters that were sent and send the text after them.",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after("l10.doubled", exhibit("A", "l10.stream_delta", lambda: send_newest_token))
+    after("l10.kept_tokens", exhibit("A", "l10.stream_delta", lambda: send_newest_token))
     return
 
 
@@ -461,28 +462,27 @@ def _():
 @app.cell(hide_code=True)
 def _():
     predict(
-        "l10.ground",
-        "One client has left, and the two others received only the beginning of their texts. **What is "
-        "broken?**",
+        "l10.freed_block",
+        "This step ends with an error, because our cache finds K/V by the id of its request. Another engine's step "
+        "already has its block table (lesson 7) when it begins, and a freed block goes to the next request that "
+        "needs one. **What do users of that engine see?**",
         (
-            "K/V is freed while a step uses it",
-            "The step waits for a row that never comes",
-            "Aborting one request also removed the others' tokens",
-            "Requests 0 and 2 were preempted",
+            "The same error, a step later",
+            "Nothing: nobody reads the text of a request whose client has left",
+            "Now and then a wrong text, of a request that has nothing to do with it",
+            "Wrong texts of all requests in this batch",
         ),
-        0,
-        "The step was planned with three rows, and the K/V of one row is freed while the step runs. Our step "
-        "fails, because our cache finds a slot by the id of its request, and this id is gone. An engine "
-        "whose step already has the slots' addresses does not notice: the step goes on writing into memory "
-        "that may belong to another request by then. Put the id into `leaving`, and free its K/V when the "
-        "step is over.",
+        2,
+        "The step goes on writing the K/V of the aborted request into a block that may belong to another request "
+        "by then. No error is raised, and that request's text is wrong. Requests 0 and 2 have blocks of their own. "
+        "So put the id into `leaving`, and free its K/V when the step is over.",
     )
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after("l10.ground", exhibit("B", "l10.on_disconnect", lambda: free_at_once))
+    after("l10.freed_block", exhibit("B", "l10.on_disconnect", lambda: free_at_once))
     return
 
 

@@ -1,4 +1,4 @@
-"""Lesson 6: the monitor in six boxes, two ranks step by step, a rollback, a suspended pass."""
+"""Lesson 6: two ranks step by step, a rollback, a suspended pass."""
 
 import contextlib
 from collections.abc import Callable
@@ -9,27 +9,12 @@ from course.calling.jobs import RunError, call, run
 from course.checks.voting import Votes, play
 from course.lesson_data.texts import table
 from course.replay import Rerun
-from course.style import prose
 from nanogpt.preemption import agreement, cleanup, races
 from nanogpt.views.scheduler_state import SchedulerState
+from widgets import bar
 
 Board = dict[str, Any]
 Rule = Callable[..., Any]
-
-# --- the monitor --------------------------------------------------------------------------------
-
-_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(15em,1fr));gap:.7em;margin:1em 0"
-_BOX = "border:1px solid rgba(128,136,148,.6);border-radius:6px;padding:.5em .8em"
-
-
-def boxes(*steps: tuple[str, str]) -> str:
-    """Numbered boxes in a row or more, each with its title and its words; HTML."""
-    drawn = "".join(
-        f'<div style="{_BOX}"><strong>{number} {prose(title)}</strong><br>{prose(words)}</div>'
-        for number, (title, words) in enumerate(steps, start=1)
-    )
-    return f'<figure style="{_GRID}">{drawn}</figure>'
-
 
 # --- two ranks, step by step --------------------------------------------------------------------
 
@@ -148,15 +133,17 @@ def _state_row(name: str, state: object) -> str:
 PASS_MS, BOUND = 400, 3.0
 
 
-def suspended_ms(attempt: Attempt) -> tuple[int, str] | None:
-    """(ms of suspension, the decision that ends it), asked every 200 ms while urgent requests wait.
-
-    A pass that is suspended after 3 s stays so, "stay_suspended". None without a usable decision.
-    """
+def suspended_line(attempt: Attempt) -> str:
+    """How long a pass stays suspended while urgent requests wait, and what ends that; Markdown."""
     try:
-        return Rerun(_suspended, _resume_or_abort)(attempt.or_reference(_resume_or_abort))
+        found = Rerun(_suspended, _resume_or_abort)(attempt.or_reference(_resume_or_abort))
     except RunError:
-        return None
+        found = None
+    if found is None:
+        return "The results of `resume_or_abort` cannot be drawn; the check above says why."
+    waited, decision = found
+    words = f"suspended for {waited:,} ms, then: {decision}"
+    return bar([0.0, waited / 3600, PASS_MS / 3600], words)
 
 
 def _suspended(decide: Rule) -> tuple[int, str] | None:

@@ -1,6 +1,7 @@
 """Behind lesson 0: what it says of two answers, steps that no run takes, and its numbers."""
 
 import pytest
+import torch
 from answers import worked
 from support import ROOT
 
@@ -10,9 +11,15 @@ from course.registry import exercise
 from nanogpt import load_model
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
 from nanogpt.figures.drawing import named_curves, points_of
+from nanogpt.llama import Llama, LlamaConfig
 
 next_inputs, cached_attention = worked("l00.next_inputs"), worked("l00.cached_attention")
 LESSON = (ROOT / "lessons" / "l00_kv_cache.py").read_text(encoding="utf-8")
+KV = {"num_key_value_heads": 8, "head_dim": 128}
+LLAMA = LlamaConfig(32, 32, 4096, vocab_size=128_256, intermediate_size=14_336, **KV)
+QWEN = LlamaConfig(
+    28, 16, 1024, vocab_size=151_936, intermediate_size=3072, tie_word_embeddings=True, **KV
+)
 PROMPTS = [f"ROMEO:\nBut soft, what light through yonder {word} " for word in ("window", "garden")]
 
 
@@ -52,11 +59,26 @@ def test_the_numbers_of_the_page_are_those_of_the_presets_and_of_capacity():
         expected = [(f"{us / 1000:.1f} ms", f"{int(decodes) / us * 1e6:,.0f}") for us in costs_us]
         assert cells == [cell for pair in expected for cell in pair]
     rows = rows_of("KV bytes per token | ITL limit")
-    assert len(rows) == 4
+    assert len(rows) == 5
     for kv_bytes, limit, *cells, _ in rows:
-        gpu = (80 * 10**9, 16 * 10**9, int(kv_bytes.split()[0].replace(",", "")), 3_350_000, 32)
+        config, token_us = (LLAMA, 32) if "Llama" in kv_bytes else (QWEN, 2)
+        kv = int(kv_bytes.split()[0].replace(",", ""))
+        gpu = (80 * 10**9, weight_bytes(config), kv, 3_350_000, token_us)
         found = worked("l00.capacity")(*gpu, 1000, 200, int(limit.split()[0]) * 1000)
         assert cells == [f"{number:,.0f}" for number in found]
+
+
+def weight_bytes(config: LlamaConfig) -> int:
+    with torch.device("meta"):
+        return 2 * sum(each.numel() for each in Llama(config).parameters())
+
+
+def test_the_k_v_of_two_real_models_is_that_of_their_configurations():
+    for each, cells in zip((LLAMA, QWEN), rows_of("`config.json` | layers"), strict=True):
+        sizes = [each.num_layers, each.num_heads, each.num_kv_heads, each.head_size]
+        kv_bytes = 2 * each.num_layers * each.num_kv_heads * each.head_size * 2
+        weights = f"{weight_bytes(each) / 1e9:.2f} GB"
+        assert cells[1:] == [*map(str, sizes), f"{kv_bytes:,}", weights]
 
 
 def test_the_lines_of_a_step_s_cost_are_those_of_decodes_without_context():

@@ -39,6 +39,14 @@ def test_the_prose_about_a_step_s_phases_holds_for_the_record():
     assert "more than half of the step" in PROSE and many["attention"] > total("packed", 32) / 2
 
 
+def test_the_prose_about_a_real_vocabulary_holds_for_the_record():
+    real, sample_us = FOUND["sampling_us"]["151936"], US["packed"]["1"]["sample"]
+    assert "is 4 % of the step" in PROSE and round(sample_us / total("packed", 1), 2) == 0.04
+    assert f"that is {8 * real['top_p 0.9'] / 1000:.0f} ms per step" in PROSE
+    read_ms = 1.192e12 / FOUND["roof"]["bytes_per_s"]
+    assert f"In {read_ms:.0f} ms this core could read all weights of Qwen3-0.6B, 1.2 GB" in PROSE
+
+
 def test_8_bit_k_v_changes_few_tokens_and_one_scale_for_a_block_no_more():
     exact, *others = (
         l11_quantized.next_tokens(rule, load_model())

@@ -16,6 +16,7 @@ from course.lesson_data import (
     l06_races,
     l06_ranks,
     l06_stage_ranks,
+    l10_exhibits,
 )
 from course.lesson_data import l07_exhibits as blocks
 from course.registry import exercise
@@ -186,6 +187,13 @@ def test_the_exhibits_of_speculation_are_broken_until_they_are_repaired(notebook
     assert int(second[0]) < int(first[0]) / 2
     first, second = repaired.table(">measured<").values()
     assert first == second
+
+
+@pytest.mark.process
+def test_an_engine_that_keeps_the_tokens_of_a_preempted_request_sends_none_twice(monkeypatch):
+    monkeypatch.setattr(l10_exhibits, "start_over", requeue)
+    newest_only = importlib.import_module("lessons.l10_capstone").send_newest_token
+    assert l10_exhibits.sent_twice(newest_only).count("| the oracle's |") == 4
 
 
 def rolled_back_by(visit: Visit) -> tuple[str, list[list[int]], int]:
