@@ -22,7 +22,7 @@ from course.saved_answers import save_attempt
 from course.source.answer import Answer
 
 if TYPE_CHECKING:
-    from course.exercise import Exercise  # which imports torch
+    from course.exercise import Exercise
 
 _UNUSABLE = ("timeout", "crashed", "memory", "protocol")  # what happens again in every run
 

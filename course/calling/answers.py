@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from course.calling.channel import Channel, LostError, Reply, TooSlowError
-from course.calling.errors import BACKSTOP, FILE, place_in, place_in_answer
+from course.calling.errors import BACKSTOP, place_in
 from course.calling.processes import Starter, own_starter
 from course.calling.results import CallResult, Raised
 from course.calling.values import plain
@@ -74,11 +74,11 @@ class RemoteAnswer:
         except _RaisedError as caught:
             error = caught.raised
         except TooSlowError as slow:
-            where = self._place_in(slow.dump)
+            where = place_in(slow.dump, self._origin)
             cpu_s = question.cpu_s + slow.cpu_s
             return CallResult(None, (), None, True, question.stdout, cpu_s, where)
         except LostError as lost:
-            raise LostError(lost.status, lost.words + self._place_in(lost.dump)) from None
+            raise LostError(lost.status, lost.words + place_in(lost.dump, self._origin)) from None
         after = () if error else tuple(plain(item) for item in question.left)
         return CallResult(value, after, error, False, question.stdout, question.cpu_s)
 
@@ -123,11 +123,6 @@ class RemoteAnswer:
             for name, path in called
             if path in arguments
         ]
-
-    def _place_in(self, dump: str) -> str:
-        if isinstance(self._origin, Answer):
-            return place_in_answer(dump, self._origin, FILE) if dump else ""
-        return place_in(dump, self._origin) if self._origin else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,28 +137,25 @@ def _own_line(error: BaseException, code: object) -> tuple[int, str] | None:
     return None if found is None else _counted(code, found)
 
 
-def place_in(dump: str, function: Callable[..., Any]) -> str:
-    """The function's line in a dump of Python's fault handler, as a part of a sentence, or ""."""
-    code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType):
-        return ""
-    lines = {line for each in code_inside(code) for _, _, line in each.co_lines()}
-    for file, line in re.findall(r'File "([^"\n]*)", line (\d{1,7}) in', dump):
-        if int(line) in lines and file == code.co_filename:
-            number, text = _counted(code, int(line))
+def place_in(dump: str, origin: Answer | Callable[..., Any] | None, file: str = FILE) -> str:
+    """The line in a dump of Python's fault handler, as a part of a sentence, or "".
+
+    It is a line of the function `origin`, whose text has the name `file` if it is an answer's.
+    """
+    code, places = getattr(origin, "__code__", None), dict[int, tuple[int, str]]()
+    if isinstance(origin, Answer) and dump:
+        texts = origin.text.split("\n")
+        for item in read_notebook(origin.text).binding(origin.name):
+            first = item.line - 1 + item.node.lineno
+            last = item.line - 1 + (item.node.end_lineno or 1)
+            places |= {n: (n - first + 1, texts[n - 1].strip()) for n in range(first, last + 1)}
+    elif isinstance(code, CodeType):
+        lines = {line for each in code_inside(code) for _, _, line in each.co_lines() if line}
+        file, places = code.co_filename, {line: _counted(code, line) for line in lines}
+    for where, line in re.findall(r'File "([^"\n]*)", line (\d{1,7}) in', dump):
+        if where == file and int(line) in places:
+            number, text = places[int(line)]
             return f" on its line {number}" + (f" (`{shortened(text, _MAX_LINE)}`)" if text else "")
-    return ""
-
-
-def place_in_answer(dump: str, answer: Answer, file: str) -> str:
-    """The answer's line in a dump of Python's fault handler, as a part of a sentence, or ""."""
-    for item in read_notebook(answer.text).binding(answer.name):
-        first, last = (item.line - 1 + (n or 1) for n in (item.node.lineno, item.node.end_lineno))
-        for where, line in re.findall(r'File "([^"\n]*)", line (\d{1,7}) in', dump):
-            if where == file and first <= int(line) <= last:
-                text = answer.text.split("\n")[int(line) - 1].strip()
-                said = f" (`{shortened(text, _MAX_LINE)}`)" if text else ""
-                return f" on its line {int(line) - first + 1}{said}"
     return ""
 
 

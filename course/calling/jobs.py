@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from course.calling.channel import LostError, TooSlowError
-from course.calling.errors import BACKSTOP, describe_timeout, place_in, place_in_answer
+from course.calling.errors import BACKSTOP, describe_timeout, place_in
 from course.calling.functions import Pickler, functions_in, packed
 from course.calling.loading import file_of
 from course.calling.processes import Starter, own_starter
@@ -87,13 +87,8 @@ def _stopped(
 ) -> str:
     """The sentence for a run that was stopped, naming the function in which it was."""
     for each in yours:
-        is_text = isinstance(each, Answer)
-        name = each.name if is_text else each.__name__
-        place = (
-            place_in_answer(slow.dump, each, file_of(name))
-            if is_text
-            else place_in(slow.dump, each)
-        )
+        name = each.name if isinstance(each, Answer) else each.__name__
+        place = place_in(slow.dump, each, file_of(name))
         if place:
             return f"your {name} {describe_timeout(slow.cpu_s, limit_s, place)}"
     return f"the run {describe_timeout(slow.cpu_s, limit_s)}"

@@ -8,10 +8,9 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from course.calling.channel import LostError  # which imports torch
+from course.calling.channel import LostError
 
 MEMORY = 3 << 30
 """Bytes that an answer may have, beyond what its process has when it starts."""
@@ -74,8 +73,6 @@ def read_words(words: Any) -> str:
 
 def exit_error(by_signal: object, most_bytes: object, dump: str) -> LostError:
     """Describe the end of a process that ended by itself."""
-    from course.calling.channel import LostError
-
     if isinstance(most_bytes, int) and by_signal and most_bytes > 0.8 * MEMORY:
         return LostError("memory", f"took more than {MEMORY >> 30} GB of memory and was stopped")
     if isinstance(by_signal, int) and by_signal:

@@ -20,15 +20,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
+from course.calling.channel import Channel, LostError
 from course.calling.process_limits import MEMORY, dump_of, exit_error, read_words
 from course.calling.spawner import Spawner
 from course.lazy import psutil
 from nanogpt.child_process import ChildProcess
-
-if TYPE_CHECKING:
-    from course.calling.channel import Channel, LostError  # which import torch
 
 _START_S = 60.0  # for a process to be there, on a machine that does much else
 _END_S = 5.0
@@ -81,8 +79,6 @@ class ForkServer:
 
     def start(self) -> Channel:
         """Raises: RuntimeError where the warm process cannot start or is killed again and again."""
-        from course.calling.channel import Channel
-
         for _ in range(_MOST_TRIES):
             here, there = socket.socketpair()
             here.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)

@@ -6,14 +6,11 @@ import contextlib
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
 
+from course.calling.channel import Channel, LostError
 from course.calling.process_limits import MEMORY, dump_of, exit_error, read_words
 from course.lazy import psutil
 from nanogpt.child_process import ChildProcess
-
-if TYPE_CHECKING:
-    from course.calling.channel import Channel, LostError  # which import torch
 
 _START_S = 60.0  # for a process to be there, on a machine that does much else
 _END_S = 5.0
@@ -32,8 +29,6 @@ class Spawner:
 
     def start(self) -> Channel:
         """Raises: RuntimeError where a process ends before it has begun."""
-        from course.calling.channel import Channel
-
         with self._lock:
             process, self._warm = self._warm, None
         if process is not None and not process.is_alive():
