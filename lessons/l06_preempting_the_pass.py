@@ -166,14 +166,14 @@ def _():
     During a pass the engine's main thread waits for the ranks, so a second thread decides. It is a *daemon*
     thread: it never keeps the process alive when the engine ends. One preemption, in order:
 
-    | | who | does what |
-    |--:|:--|:--|
-    | 1 | engine thread | ends `schedule`, publishes a frozen snapshot and blocks in the pass |
-    | 2 | monitor thread | every 5 ms, and at each arrival: reads the snapshot and the inbox, calls the policy |
-    | 3 | shared memory | holds one number: the step that the monitor wants to preempt |
-    | 4 | ranks | read it at each attention op, vote, and leave together |
-    | 5 | engine thread | reads every rank's reply and rolls the step back |
-    | 6 | next `schedule` | admits the urgent request first |
+    | who | does what |
+    |:--|:--|
+    | 1 · engine thread | ends `schedule`, publishes a frozen snapshot and blocks in the pass |
+    | 2 · monitor thread | every 5 ms, and at each arrival: reads the snapshot and the inbox, calls the policy |
+    | 3 · shared memory | holds one number: the step that the monitor wants to preempt |
+    | 4 · ranks | read it at each attention op, vote, and leave together |
+    | 5 · engine thread | reads every rank's reply and rolls the step back |
+    | 6 · next `schedule` | admits the urgent request first |
 
     The snapshot needs **no lock**. It is immutable, and the engine publishes it by assigning one attribute.
     Python's GIL makes that assignment atomic, so the monitor sees either the old snapshot or the new one,
@@ -669,11 +669,10 @@ def _():
     | a hang ends after 20 s (2 s in the race lab) | `VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS`, 300 | `--watchdog-timeout`, 300 s |
 
     **How the control flow differs.** Our step has three ways out: the pass is done, it was left and is rolled
-    back, or it is suspended while other steps run inside it. A second thread chooses among them while the pass
-    runs. In vLLM and SGLang a pass that has begun always ends. What arrives meanwhile waits in a queue, and
-    the next `schedule` is the first place where it can change anything. With async scheduling, the default in
-    both, that `schedule` may already have run: then the step after this one is fixed too, and an abort would
-    have to roll back two steps.
+    back, or it is suspended while other steps run inside it. A second thread chooses while the pass runs. In
+    vLLM and SGLang a pass that has begun always ends. What arrives meanwhile waits in a queue for the next
+    `schedule`. With async scheduling, the default in both, that `schedule` may already have run: then the next
+    step is fixed too, and an abort would have to roll back two steps.
 
     - **A rank that decides alone.** A comment in SGLang's scheduler says that all ranks must drop the same
       requests in the same iteration, or the collectives hang. NCCL's own watchdog waits 600 s: in
