@@ -109,6 +109,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help=host)
     add("--port", type=_port, default=2720, help="port to serve at (default: %(default)s)")
     add("--no-browser", action="store_true", help="open no browser")
+    add("--model", type=Path, metavar="FOLDER", help="a model of the hub's for live, in its folder")
 
 
 def _add_grade(parser: argparse.ArgumentParser) -> None:
@@ -243,6 +244,8 @@ def _end_like_ctrl_c() -> None:
 def demo(arguments: argparse.Namespace) -> int:
     """Shows a lesson as slides, until Ctrl-C, or writes them to a file."""
     lesson = find_lesson(arguments.what)
+    if arguments.model is not None:
+        raise Failure("--model gives live a model; a lesson's slides show the course's own.")
 
     from course.publish.slide_show import export_slides, serve_slides
 
@@ -258,7 +261,8 @@ def demo_live(arguments: argparse.Namespace) -> int:
 
     from course.live.live_command import serve_room
 
-    return serve_room(arguments.host, arguments.port, browser=not arguments.no_browser)
+    browser = not arguments.no_browser
+    return serve_room(arguments.host, arguments.port, arguments.model, browser=browser)
 
 
 def grade(arguments: argparse.Namespace) -> int:

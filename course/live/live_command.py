@@ -4,6 +4,7 @@ import asyncio
 import socket
 import webbrowser
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,18 +12,19 @@ import torch
 from course.launcher.failure import Failure
 from course.live.room import Room
 from course.live.room_web import RoomApp
-from nanogpt.checkpoints.weights import load_model
+from nanogpt.checkpoints.tokenizer import tokenizer_for
+from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
 from nanogpt.server.serving import Server, address_of
 
 EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
-def serve_room(host: str, port: int, *, browser: bool) -> int:
-    """Serve until Ctrl-C. Raises: Failure."""
+def serve_room(host: str, port: int, model: Path | None, *, browser: bool) -> int:
+    """Serve the shipped model, or that of a folder, until Ctrl-C. Raises: Failure."""
     listening = _listen_at(host, port)
     port = listening.getsockname()[1]  # 0 was any that is free
     torch.set_num_threads(1)  # the other core is for the pages
-    room = Room(load_model(dtype=torch.float64))  # a text must not depend on its batch
+    room = room_of(model or SHIPPED_WEIGHTS)
     joined = joining(host, port, room)
 
     def announce(_: str) -> None:
@@ -45,6 +47,16 @@ def serve_room(host: str, port: int, *, browser: bool) -> int:
         asyncio.run(server.serve([listening]))
     print("\nStopped; everyone was told.", flush=True)
     return 0
+
+
+def room_of(path: Path) -> Room:
+    """A room around the model in a file or a hub's folder. Raises: Failure."""
+    # In float64 no text depends on its batch; a model of the hub is too large for it.
+    dtype = torch.float32 if path.is_dir() else torch.float64
+    try:
+        return Room(load_model(path, dtype), tokenizer=tokenizer_for(path))
+    except ValueError as error:
+        raise Failure(f"{error}.") from None
 
 
 def joining(host: str, port: int, room: Room) -> dict[str, Any]:
