@@ -5,6 +5,7 @@ The clients know only HTTP and server-sent events, as any client does.
 
 import json
 import math
+import os
 import socket
 import sys
 import threading
@@ -20,7 +21,10 @@ from typing import Any, Generic, TypeVar
 from course.calling.errors import blame
 from course.calling.jobs import RunError, run
 from course.launcher.failure import learn_command
-from nanogpt import Engine, Trace
+from course.launcher.server import MODEL
+from nanogpt import Engine, Trace, load_model
+from nanogpt.checkpoints.tokenizer import tokenizer_for
+from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS
 from nanogpt.server import ServerPolicies, ServerSettings, running_server
 from nanogpt.server.serving import LOCAL
 
@@ -187,11 +191,21 @@ def _serve(
     make_engine: Callable[[], Engine],
     policies: ServerPolicies,
     settings: ServerSettings,
+    folder: str = "",
 ) -> tuple[Trace, dict[str, str]]:
-    """Serve until the connection to `address`, over which the url goes, is closed there."""
+    """Serve until the connection to `address`, over which the url goes, is closed there.
+
+    With a `folder`, the engine serves its model.
+    """
+
+    def make() -> Engine:
+        own = make_engine()
+        return Engine(load_model(folder), own.config, own.policies, clock=own.clock)
+
+    make, tokenizer = make if folder else make_engine, tokenizer_for(folder or SHIPPED_WEIGHTS)
     with (
         socket.create_connection(address) as line,
-        running_server(make_engine, settings, policies=policies) as (url, thread),
+        running_server(make, settings, policies=policies, tokenizer=tokenizer) as (url, thread),
     ):
         line.sendall(url.encode() + b"\n")
         line.recv(1)
@@ -243,7 +257,8 @@ class StandingServer:
 
         def serve(address: tuple[str, int]) -> None:
             try:
-                run(_serve, address, make_engine, policies, settings, limit_s=math.inf)
+                folder = os.environ.get(MODEL, "")
+                run(_serve, address, make_engine, policies, settings, folder, limit_s=math.inf)
             except RunError as error:
                 problems.append(str(error))
             finally:

@@ -86,8 +86,7 @@ def write_model(model: GPT, path: Path) -> None:
     kind = type(model).__name__
     if kind not in KINDS:
         raise ValueError(f"the model is a {kind}; worker processes serve {' or '.join(KINDS)}")
-    sizes = asdict(model.config)
-    torch.save({"kind": kind, "config": sizes, "weights": model.state_dict()}, path)
+    torch.save({"kind": kind, "config": asdict(model.config), "weights": model.state_dict()}, path)
 
 
 def map_model(path: Path) -> GPT:

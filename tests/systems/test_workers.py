@@ -260,8 +260,7 @@ def test_workers_serve_a_llama_and_refuse_another_model_before_any_starts(tmp_pa
     with Fleet(tiny_llama(), 1, SETTINGS) as fleet:
         (result,) = fleet.serve([Request(0, prompt(20), 5)])
     assert list(result.tokens) == generate(tiny_llama(), prompt(20), 5)
-    said = "the model is a Third; worker processes serve GPT or Llama"
-    with nothing_left(tmp_path), pytest.raises(ValueError, match=said):
+    with nothing_left(tmp_path), pytest.raises(ValueError, match="a Third; worker processes serve"):
         Fleet(type("Third", (GPT,), {})(CONFIG), 1, SETTINGS)
 
 
