@@ -244,8 +244,6 @@ def _end_like_ctrl_c() -> None:
 def demo(arguments: argparse.Namespace) -> int:
     """Shows a lesson as slides, until Ctrl-C, or writes them to a file."""
     lesson = find_lesson(arguments.what)
-    if arguments.model is not None:
-        raise Failure("--model gives live a model; a lesson's slides show the course's own.")
 
     from course.publish.slide_show import export_slides, serve_slides
 

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Generic, TypeVar
 
@@ -193,14 +193,12 @@ def _serve(
     settings: ServerSettings,
     folder: str = "",
 ) -> tuple[Trace, dict[str, str]]:
-    """Serve until the connection to `address`, over which the url goes, is closed there.
-
-    With a `folder`, the engine serves its model.
-    """
+    """Serve until the connection to `address`, which gets the url, is closed: a folder's model."""
 
     def make() -> Engine:
         own = make_engine()
-        return Engine(load_model(folder), own.config, own.policies, clock=own.clock)
+        config = replace(own.config, block_size=own.config.block_size or 16)  # no whole contexts
+        return Engine(load_model(folder), config, own.policies, clock=own.clock)
 
     make, tokenizer = make if folder else make_engine, tokenizer_for(folder or SHIPPED_WEIGHTS)
     with (

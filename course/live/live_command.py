@@ -4,6 +4,7 @@ import asyncio
 import socket
 import webbrowser
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import torch
 from course.launcher.failure import Failure
 from course.live.room import Room
 from course.live.room_web import RoomApp
+from course.live.tuning import SLIDERS
 from nanogpt.checkpoints.tokenizer import tokenizer_for
 from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
+from nanogpt.llama import Llama
 from nanogpt.server.serving import Server, address_of
 
 EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -54,7 +57,11 @@ def room_of(path: Path) -> Room:
     # In float64 no text depends on its batch; a model of the hub is too large for it.
     dtype = torch.float32 if path.is_dir() else torch.float64
     try:
-        return Room(load_model(path, dtype), tokenizer=tokenizer_for(path))
+        model, tokenizer = load_model(path, dtype), tokenizer_for(path)
+        if isinstance(model, Llama):  # a slot for a whole context would be larger than the memory
+            longest = min(model.config.max_model_len, SLIDERS["max_kv_tokens"].least)
+            model.config = replace(model.config, max_model_len=longest)
+        return Room(model, tokenizer=tokenizer)
     except ValueError as error:
         raise Failure(f"{error}.") from None
 

@@ -79,10 +79,7 @@ KINDS = {"GPT": (GPT, ModelConfig), "Llama": (Llama, LlamaConfig)}
 
 
 def write_model(model: GPT, path: Path) -> None:
-    """Write sizes and weights to a file that several processes can map.
-
-    Raises: ValueError for another kind of model.
-    """
+    """Write a file that several processes can map. Raises: ValueError for another model."""
     kind = type(model).__name__
     if kind not in KINDS:
         raise ValueError(f"the model is a {kind}; worker processes serve {' or '.join(KINDS)}")

@@ -95,9 +95,7 @@ def test_a_policy_that_ends_its_process_is_told_to_every_client() -> None:
 
 
 @pytest.mark.process
-def test_a_server_stands_on_an_edited_page_and_is_let_go_with_its_object(
-    monkeypatch, tmp_path
-) -> None:
+def test_a_server_stands_on_an_edited_page_and_ends_with_it(monkeypatch, tmp_path) -> None:
     standing = l10_served.standing(make_engine(), ServerPolicies())
     assert standing.url == "" and "learn.py" in standing._repr_html_()
     monkeypatch.setattr(l10_clients, "_is_edited", lambda: True)
