@@ -138,12 +138,8 @@ def prepare_products(model: GPT) -> Serve:
     return serve
 
 
-def prepare_transformers(model: GPT) -> Serve:
-    """HF transformers' GPT-2 over the same weights: one static batch, left-padded.
-
-    Raises: ImportError where transformers is not installed.
-    """
-    peer = gpt2_of(model)
+def static_batch(peer: Any) -> Serve:
+    """A model of transformers that generates for one static batch, left-padded."""
 
     @torch.inference_mode()
     def serve(load: Load) -> Tokens:
@@ -163,7 +159,7 @@ def prepare_transformers(model: GPT) -> Serve:
 
 
 def gpt2_of(model: GPT) -> Any:
-    """transformers' GPT-2 with our weights."""
+    """transformers' GPT-2 with our weights. Raises: ImportError where it is not installed."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     peer = GPT2LMHeadModel(GPT2Config(**gpt2_config(model), bos_token_id=None, eos_token_id=None))
@@ -181,6 +177,6 @@ CONTENDERS = (
     Contender("baseline-256", prepare_baseline),
     Contender("fused", lambda model: prepare_baseline(model, POSTS_BUDGET, fused=True)),
     Contender("fused-256", lambda model: prepare_baseline(model, fused=True)),
-    Contender("transformers", prepare_transformers),
+    Contender("transformers", lambda model: static_batch(gpt2_of(model))),
     Contender("products", prepare_products),
 )

@@ -3,6 +3,7 @@
     python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu]
     python -m benchmarks.engine --peers [--quick]
     python -m benchmarks.engine --against FOLDER [--quick]
+    python -m benchmarks.engine --model FOLDER [--quick] [--threads N]
 
 A load's contenders take turns, repeat by repeat; what is printed is the median, with the slowest
 and the fastest repeat. Peak memory is that of a fresh process per contender, less that of a process
@@ -140,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--mixed", action="store_true", help="only the mixed load, no memory")
     parser.add_argument("--peers", action="store_true", help="beside other people's engines")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout")
+    parser.add_argument("--model", type=Path, metavar="FOLDER", help="a model of the hub's")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -155,6 +157,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         beside_peers(repeats, 16 if options.quick else 64)
         return
     torch.set_num_threads(options.threads)
+    if options.model:
+        from benchmarks import hub_folder
+
+        print(f"{options.threads} thread(s), bfloat16, {repeats} interleaved repeats, wall time\n")
+        tell, new_tokens = functools.partial(print, flush=True), 8 if options.quick else 16
+        print_targets(hub_folder.compare(options.model, repeats, new_tokens, tell))
+        return
     rows = [
         row
         for model_name in MODELS

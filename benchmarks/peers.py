@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.contenders import Serve, Tokens, gpt2_of, prepare_transformers
+from benchmarks.contenders import Serve, Tokens, gpt2_of, static_batch
 from benchmarks.loads import Load
 from nanogpt.model import GPT
 
@@ -110,15 +110,10 @@ ROOM = ({"max_batch_tokens": 64}, {"max_batch_tokens": 256})
 """Token budgets for transformers' continuous batching, which pads every step up to them."""
 
 
-def prepare_continuous_batching(model: GPT) -> Serve:
-    """transformers' own scheduler over paged K/V: `generate_batch`.
-
-    Raises: ImportError where transformers is not installed.
-    """
+def continuous_batching(peer: Any) -> Serve:
+    """A model of transformers under its own scheduler over paged K/V: `generate_batch`."""
     from transformers import GenerationConfig
     from transformers.generation import ContinuousBatchingConfig
-
-    peer = gpt2_of(model)
 
     def serve(load: Load, settings: Settings) -> Tokens:
         outputs = peer.generate_batch(
@@ -140,6 +135,6 @@ def prepare_continuous_batching(model: GPT) -> Serve:
 
 PEERS |= {
     "ctranslate2": ("ctranslate2", prepare_ctranslate2),
-    "transformers": ("transformers", prepare_transformers),
-    "transformers, continuous": ("transformers", prepare_continuous_batching),
+    "transformers": ("transformers", lambda model: static_batch(gpt2_of(model))),
+    "transformers, continuous": ("transformers", lambda m: continuous_batching(gpt2_of(m))),
 }

@@ -109,6 +109,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help=host)
     add("--port", type=_port, default=2720, help="port to serve at (default: %(default)s)")
     add("--no-browser", action="store_true", help="open no browser")
+    add("--model", type=Path, metavar="FOLDER", help="a model of the hub's for live, in its folder")
 
 
 def _add_grade(parser: argparse.ArgumentParser) -> None:
@@ -265,7 +266,8 @@ def demo_live(arguments: argparse.Namespace) -> int:
 
     from course.live.live_command import serve_room
 
-    return serve_room(arguments.host, arguments.port, browser=not arguments.no_browser)
+    browser = not arguments.no_browser
+    return serve_room(arguments.host, arguments.port, arguments.model, browser=browser)
 
 
 def grade(arguments: argparse.Namespace) -> int:

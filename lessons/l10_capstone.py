@@ -362,7 +362,8 @@ def _():
     mo.md(r"""
     **Your own `curl`.** This server runs until its cell runs again or the page's kernel ends. It listens
     on 127.0.0.1, and any client of OpenAI's API on this machine can use it. `python -m nanogpt.server` is
-    the same server in a terminal, with the reference's policies.
+    the same server in a terminal, with the reference's policies. With `learn.py --model FOLDER`, this
+    server serves a small Llama 3 or Qwen3 with your policies (`docs/llama.md`).
     """)
     return
 

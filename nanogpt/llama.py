@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT, PLAIN, Attend, LinearBackend
-from nanogpt.validate import check_int
+from nanogpt.validate import check_amount, check_int
 
 Rotary: TypeAlias = tuple[Tensor, Tensor]
 """Cosines and sines of the tokens' angles, (..., 1, D / 2) each."""
@@ -52,6 +52,7 @@ class LlamaConfig(ModelConfig):
             "num_key_value_heads", "head_dim", "intermediate_size",
         ):  # fmt: skip
             check_int(name, getattr(self, name), 1)
+        check_amount("rms_norm_eps", self.rms_norm_eps, 1)
         if self.num_heads % self.num_key_value_heads:
             raise ValueError(
                 f"{self.num_heads} query heads do not split evenly over "

@@ -49,9 +49,9 @@ def at_once(function: Any, *args: Any) -> None:
 class Stage:
     """A room in one thread, one step at a time. Mutable: the room, the clock, and the steps."""
 
-    def __init__(self, **tuning: object) -> None:
+    def __init__(self, room: Room | None = None, **tuning: object) -> None:
         self.clock = Clock()
-        self.room = Room(small_model(), Tuning(**tuning), self.clock)
+        self.room = room or Room(small_model(), Tuning(**tuning), self.clock)
         self.thread = self.room.thread
         self.thread._loop = SimpleNamespace(call_soon_threadsafe=at_once)
         self.thread._thread = threading.current_thread()

@@ -19,6 +19,7 @@ from course.launcher.failure import Failure, last_line
 
 DEFAULT_PORT = 2718
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+MODEL = "SERVING_NANOGPT_MODEL"  # the folder of lesson 10's own server, if it has one
 STOP_LIMIT_S = 5
 ROOM_FOR_A_START = 16384  # bytes
 OWN_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # Windows has no sessions
@@ -30,11 +31,12 @@ FIRST_PAGE = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that opens the course: --host, --port and --no-browser."""
+    """Add the options of a command that opens the course."""
     hosts = ("127.0.0.1", "0.0.0.0")
     parser.add_argument("--host", choices=hosts, default=hosts[0], help="0.0.0.0: in a container")
     parser.add_argument("--port", type=_port, help=f"from 1024 to 65535, {DEFAULT_PORT} if free")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument("--model", type=Path, help="a hub model's folder, for lesson 10's server")
 
 
 def _port(text: str) -> int:
@@ -75,6 +77,8 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
     if mode == "edit" and doctor.is_temporary(root):
         print(f"learn.py: warning: {doctor.TEMPORARY.format(root)}", file=sys.stderr)
     asked = _requests_to_stop()
+    if options.model:
+        os.environ[MODEL] = str(options.model.resolve())
     token, host = secrets.token_urlsafe(16), choose_host()
     log, is_open, why = root / "work" / "server.log", False, "no output"
     server = _start([mode, options.host, str(port), host], python, root, token, log)

@@ -5,6 +5,7 @@ The clients know only HTTP and server-sent events, as any client does.
 
 import json
 import math
+import os
 import socket
 import sys
 import threading
@@ -13,14 +14,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Generic, TypeVar
 
 from course.calling.errors import blame
 from course.calling.jobs import RunError, run
 from course.launcher.failure import learn_command
-from nanogpt import Engine, Trace
+from course.launcher.server import MODEL
+from nanogpt import Engine, Trace, load_model
+from nanogpt.checkpoints.tokenizer import tokenizer_for
+from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS
 from nanogpt.server import ServerPolicies, ServerSettings, running_server
 from nanogpt.server.serving import LOCAL
 
@@ -187,11 +191,19 @@ def _serve(
     make_engine: Callable[[], Engine],
     policies: ServerPolicies,
     settings: ServerSettings,
+    folder: str = "",
 ) -> tuple[Trace, dict[str, str]]:
-    """Serve until the connection to `address`, over which the url goes, is closed there."""
+    """Serve until the connection to `address`, which gets the url, is closed: a folder's model."""
+
+    def make() -> Engine:
+        own = make_engine()
+        config = replace(own.config, block_size=own.config.block_size or 16)  # no whole contexts
+        return Engine(load_model(folder), config, own.policies, clock=own.clock)
+
+    make, tokenizer = make if folder else make_engine, tokenizer_for(folder or SHIPPED_WEIGHTS)
     with (
         socket.create_connection(address) as line,
-        running_server(make_engine, settings, policies=policies) as (url, thread),
+        running_server(make, settings, policies=policies, tokenizer=tokenizer) as (url, thread),
     ):
         line.sendall(url.encode() + b"\n")
         line.recv(1)
@@ -243,7 +255,8 @@ class StandingServer:
 
         def serve(address: tuple[str, int]) -> None:
             try:
-                run(_serve, address, make_engine, policies, settings, limit_s=math.inf)
+                folder = os.environ.get(MODEL, "")
+                run(_serve, address, make_engine, policies, settings, folder, limit_s=math.inf)
             except RunError as error:
                 problems.append(str(error))
             finally:

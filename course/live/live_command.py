@@ -4,6 +4,8 @@ import asyncio
 import socket
 import webbrowser
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,18 +13,21 @@ import torch
 from course.launcher.failure import Failure
 from course.live.room import Room
 from course.live.room_web import RoomApp
-from nanogpt.checkpoints.weights import load_model
+from course.live.tuning import SLIDERS
+from nanogpt.checkpoints.tokenizer import tokenizer_for
+from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
+from nanogpt.llama import Llama
 from nanogpt.server.serving import Server, address_of
 
 EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
-def serve_room(host: str, port: int, *, browser: bool) -> int:
-    """Serve until Ctrl-C. Raises: Failure."""
+def serve_room(host: str, port: int, model: Path | None, *, browser: bool) -> int:
+    """Serve the shipped model, or that of a folder, until Ctrl-C. Raises: Failure."""
     listening = _listen_at(host, port)
     port = listening.getsockname()[1]  # 0 was any that is free
     torch.set_num_threads(1)  # the other core is for the pages
-    room = Room(load_model(dtype=torch.float64))  # a text must not depend on its batch
+    room = room_of(model or SHIPPED_WEIGHTS)
     joined = joining(host, port, room)
 
     def announce(_: str) -> None:
@@ -45,6 +50,20 @@ def serve_room(host: str, port: int, *, browser: bool) -> int:
         asyncio.run(server.serve([listening]))
     print("\nStopped; everyone was told.", flush=True)
     return 0
+
+
+def room_of(path: Path) -> Room:
+    """A room around the model in a file or a hub's folder. Raises: Failure."""
+    # In float64 no text depends on its batch; a model of the hub is too large for it.
+    dtype = torch.float32 if path.is_dir() else torch.float64
+    try:
+        model, tokenizer = load_model(path, dtype), tokenizer_for(path)
+        if isinstance(model, Llama):  # a slot for a whole context would be larger than the memory
+            longest = min(model.config.max_model_len, SLIDERS["max_kv_tokens"].least)
+            model.config = replace(model.config, max_model_len=longest)
+        return Room(model, tokenizer=tokenizer)
+    except ValueError as error:
+        raise Failure(f"{error}.") from None
 
 
 def joining(host: str, port: int, room: Room) -> dict[str, Any]:

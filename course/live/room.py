@@ -14,7 +14,7 @@ from course.live import room_requests
 from course.live.room_engine import Pace, RoomFeed, make_engine, replace_engine, tune
 from course.live.room_requests import Guest, Rate, Refused, RoomRequest, checked_prompt
 from course.live.tuning import SLIDERS, Tuning
-from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.model import GPT
 from nanogpt.server.api_errors import ApiError
 from nanogpt.server.engine_thread import EngineThread
@@ -42,6 +42,7 @@ class Room:
         model: GPT,
         tuning: Tuning | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        tokenizer: Tokenizer = CHARACTERS,
     ) -> None:
         self.code = "".join(secrets.choice(CODE_LETTERS) for _ in range(5))
         self.token = secrets.token_urlsafe(16)
@@ -64,7 +65,7 @@ class Room:
         )  # fmt: skip
         self.thread = EngineThread(
             make_engine(model, self.tuning), settings,
-            live=RoomFeed(self._pace, self._hear_in_loop), pace=self._pace,
+            live=RoomFeed(self._pace, self._hear_in_loop), pace=self._pace, tokenizer=tokenizer,
         )  # fmt: skip
 
     # --- guests -----------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class Room:
 
     def ask(self, guest: Guest, text: object) -> RoomRequest:
         """Take in a guest's prompt. Raises: Refused."""
-        tokens = checked_prompt(text)
+        prompt = checked_prompt(text, self.thread.tokenizer)
         mine = [each for each in self.unfinished() if each.guest is guest]
         if len(mine) >= room_requests.MAX_WAITING_EACH:
             raise Refused(f"{len(mine)} of yours are not done yet; wait for one of them.")
@@ -94,7 +95,7 @@ class Room:
             raise Refused(f"One prompt every {gap_s:g} seconds; wait {wait_s:.0f} more.")
         if self._rate.wait_s(now):
             raise _too_many()
-        request = self._take_in(guest, tokens, priority=1)
+        request = self._take_in(guest, prompt, priority=1)
         guest.rate.note(now)
         self._rate.note(now)
         return request
@@ -103,13 +104,13 @@ class Room:
 
     def send_long(self) -> None:
         """A long prompt arrives."""
-        request = self._take_in(None, encode(room_requests.LONG_PROMPT), priority=1)
+        request = self._take_in(None, room_requests.LONG_PROMPT, priority=1)
         num_tokens = len(request.asked.prompt_tokens)
         self._say(f"A prompt of {num_tokens} tokens arrives: request {request.id}.")
 
     def send_urgent(self) -> None:
         """An urgent request arrives."""
-        request = self._take_in(None, encode(room_requests.URGENT_PROMPT), priority=0)
+        request = self._take_in(None, room_requests.URGENT_PROMPT, priority=0)
         self._say(f"An urgent request arrives: request {request.id}, priority 0.")
 
     def halve_kv(self) -> None:
@@ -187,14 +188,16 @@ class Room:
         if request.first_step is None:
             request.first_step = step
         request.state = "active"
-        request.words = f"Decode: {len(request.text)} of {request.asked.max_new_tokens} tokens."
+        request.num_generated = work.end + 1 - len(request.asked.prompt_tokens)
+        count = f"{request.num_generated} of {request.asked.max_new_tokens}"
+        request.words = f"Decode: {count} tokens."
 
     def _hear_ends(self) -> None:
         for request in self.unfinished():
             end = request.stream.end
             if end is None:
                 continue
-            if end.reason != "length":
+            if end.reason not in ("length", "stop"):
                 request.state, request.words = "refused", f"Refused: {end.message}."
                 continue
             steps = (request.first_step or 0) - request.arrival_step + 1
@@ -216,14 +219,15 @@ class Room:
 
     # --- what is kept -----------------------------------------------------------------------------
 
-    def _take_in(self, guest: Guest | None, tokens: list[int], priority: int) -> RoomRequest:
+    def _take_in(self, guest: Guest | None, prompt: str, priority: int) -> RoomRequest:
+        tokens = self.thread.tokenizer.encode(prompt)
         asked = Asked(tokens, room_requests.NEW_TOKENS, priority=priority)
         try:
             stream = self.thread.admit(asked)
         except ApiError:
             raise _too_many() from None
         request = RoomRequest(
-            stream, asked, guest, self.tuning.slo_steps, self.step_number, self._window
+            stream, prompt, asked, guest, self.tuning.slo_steps, self.step_number, self._window
         )
         if self.tuning.sliding_window != self._window:
             request.words = "It waits for the requests that began under another window."

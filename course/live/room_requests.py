@@ -4,12 +4,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nanogpt.checkpoints.tokenizer import ALPHABET, encode
+from course.live.tuning import SLIDERS
+from nanogpt.checkpoints.tokenizer import ALPHABET, CHARACTERS, Tokenizer
 from nanogpt.server.continuation import TokenStream
 from nanogpt.server.served_request import Asked
 
 MAX_PROMPT = 120
 NEW_TOKENS = 32
+MAX_TOKENS = SLIDERS["max_kv_tokens"].least - NEW_TOKENS
+"""Tokens of a prompt that the smallest KV budget holds with its text."""
 LONG_PROMPT = (
     "Now is the winter of our discontent\nMade glorious summer by this sun of York;\n"
     "And all the clouds that lour'd upon our house\nIn the deep bosom of the ocean buried.\n"
@@ -31,8 +34,8 @@ class Refused(Exception):
     """Why something is not done, in a sentence for the person who asked."""
 
 
-def checked_prompt(text: object) -> list[int]:
-    """A prompt as token ids. Raises: Refused."""
+def checked_prompt(text: object, tokenizer: Tokenizer = CHARACTERS) -> str:
+    """A prompt that the room can serve. Raises: Refused."""
     if not isinstance(text, str):
         raise Refused("A prompt is text.")
     text = text.replace("\r\n", "\n")
@@ -41,10 +44,16 @@ def checked_prompt(text: object) -> list[int]:
     if len(text) > MAX_PROMPT:
         raise Refused(f"The prompt has {len(text)} characters; {MAX_PROMPT} is the most.")
     unknown = next((mark for mark in text if mark not in ALPHABET), None)
-    if unknown is not None:
+    if tokenizer is CHARACTERS and unknown is not None:
         shown = f"“{unknown}”" if unknown.isprintable() else f"character {ord(unknown)}"
         raise Refused(f"The model has never seen {shown}; it knows {_KNOWN}.")
-    return encode(text)
+    try:
+        num_tokens = len(tokenizer.encode(text))
+    except ValueError as error:
+        raise Refused(f"{error}.") from None
+    if num_tokens > MAX_TOKENS:
+        raise Refused(f"The prompt has {num_tokens} tokens; {MAX_TOKENS} is the most.")
+    return text
 
 
 class Rate:
@@ -82,6 +91,7 @@ class RoomRequest:
     """A prompt and its progress. Mutable: its state in words, its text, and its window."""
 
     stream: TokenStream
+    prompt: str
     asked: Asked
     guest: Guest | None
     slo_steps: int
@@ -90,6 +100,7 @@ class RoomRequest:
     state: State = "waiting"
     words: str = "It is on its way to the engine."
     text: str = ""
+    num_generated: int = 0
     first_step: int | None = None
 
     @property
@@ -105,7 +116,7 @@ class RoomRequest:
     @property
     def num_known(self) -> int:
         """Tokens of the prompt and of the text."""
-        return len(self.asked.prompt_tokens) + len(self.text)
+        return len(self.asked.prompt_tokens) + self.num_generated
 
     @property
     def kept_slo(self) -> bool | None:

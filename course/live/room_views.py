@@ -7,7 +7,7 @@ from course.live import room_requests
 from course.live.room import Room
 from course.live.room_requests import Guest, RoomRequest
 from course.live.tuning import POLICIES, SLIDERS
-from nanogpt.checkpoints.tokenizer import ALPHABET, decode
+from nanogpt.checkpoints.tokenizer import ALPHABET, CHARACTERS
 
 OTHERS = 6
 MINE = 3
@@ -22,7 +22,10 @@ def of_guest(room: Room, guest: Guest) -> dict[str, Any]:
         "mine": [_written(each, hidden=False) for each in reversed(mine)],
         "others": [_written(each, hidden=room.hidden) for each in reversed(others)],
         "room": _standing(room),
-        "limits": {"prompt": room_requests.MAX_PROMPT, "alphabet": "".join(ALPHABET)},
+        "limits": {
+            "prompt": room_requests.MAX_PROMPT,
+            "alphabet": ALPHABET if room.thread.tokenizer is CHARACTERS else "",
+        },
     }
 
 
@@ -63,7 +66,7 @@ def _standing(room: Room) -> dict[str, Any]:
 def _written(request: RoomRequest, *, hidden: bool) -> dict[str, Any]:
     return {
         "id": request.id,
-        "prompt": None if hidden else decode(request.asked.prompt_tokens),
+        "prompt": None if hidden else request.prompt,
         "text": None if hidden else request.text,
         "state": request.state,
         "words": request.words,

@@ -17,6 +17,7 @@ from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.model import GPT
 from nanogpt.server.admission import Deadlines
+from nanogpt.server.openai_api import template_of
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.server.serving import serve
 from nanogpt.speculative.trigram import TrigramDraft
@@ -74,6 +75,7 @@ def _engine(options: argparse.Namespace, deadlines: Deadlines) -> tuple[Engine, 
     path = options.model or SHIPPED_WEIGHTS
     model, tokenizer = load_model(path, getattr(torch, options.dtype)), tokenizer_for(path)
     tokenizer.check_fits(model.config.vocab_size)
+    template_of(tokenizer)  # refuses one that is no Jinja
     config = EngineConfig(
         token_budget=options.token_budget,
         max_kv_tokens=options.max_kv_tokens or _kv_tokens(model, options),

@@ -17,6 +17,7 @@ from nanogpt.child_process import end_with_parent, parent_link, receive, send
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.kv_cache import KVCache
+from nanogpt.llama import Llama, LlamaConfig
 from nanogpt.model import GPT
 from nanogpt.outputs import NotFiniteError
 from nanogpt.request import Request
@@ -73,15 +74,23 @@ class Worker:
         return frozenset(cache.pool.block_of if isinstance(cache, KVCache) else ())
 
 
+KINDS = {"GPT": (GPT, ModelConfig), "Llama": (Llama, LlamaConfig)}
+"""The models that workers can serve."""
+
+
 def write_model(model: GPT, path: Path) -> None:
-    """Write sizes and weights to a file that several processes can map."""
-    torch.save({"config": asdict(model.config), "weights": model.state_dict()}, path)
+    """Write a file that several processes can map. Raises: ValueError for another model."""
+    kind = type(model).__name__
+    if kind not in KINDS:
+        raise ValueError(f"the model is a {kind}; worker processes serve {' or '.join(KINDS)}")
+    torch.save({"kind": kind, "config": asdict(model.config), "weights": model.state_dict()}, path)
 
 
 def map_model(path: Path) -> GPT:
     """The model in the file, mapped privately: its weights are in memory once for all workers."""
     file = torch.load(path, mmap=True, weights_only=True)
-    model = model_to_fill(ModelConfig(**file["config"]), path)
+    kind, sizes = KINDS[file["kind"]]
+    model = model_to_fill(sizes(**file["config"]), path, kind)
     model.load_state_dict(file["weights"], assign=True)
     return model.eval().requires_grad_(False)
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from answers import worked
+from byte_pair_folders import make_folder
 
 from course.attempt import Attempt
+from course.launcher.server import MODEL
 from course.lesson_data import l10_clients, l10_exhibits, l10_load, l10_served
 from course.lesson_data.l10_clients import Answer, Call, Served, serve_calls
 from course.registry import exercise
@@ -93,7 +95,7 @@ def test_a_policy_that_ends_its_process_is_told_to_every_client() -> None:
 
 
 @pytest.mark.process
-def test_a_server_stands_on_an_edited_page_and_is_let_go_with_its_object(monkeypatch) -> None:
+def test_a_server_stands_on_an_edited_page_and_ends_with_it(monkeypatch, tmp_path) -> None:
     standing = l10_served.standing(make_engine(), ServerPolicies())
     assert standing.url == "" and "learn.py" in standing._repr_html_()
     monkeypatch.setattr(l10_clients, "_is_edited", lambda: True)
@@ -109,6 +111,9 @@ def test_a_server_stands_on_an_edited_page_and_is_let_go_with_its_object(monkeyp
     until = time.monotonic() + 10
     while l10_clients.stream(url, Call("To be", 5)).status != 0:
         assert time.monotonic() < until
+    monkeypatch.setenv(MODEL, str(make_folder(tmp_path / "gpt2")))
+    standing = l10_served.standing(make_engine(), ServerPolicies())
+    assert l10_clients.stream(standing.url, Call("Köche 🙂", 5)).status == 200  # no characters
 
 
 # ---- the load sweep ------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def test_older_files_say_the_same_under_other_names(tmp_path: Path, family: str)
         ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn'; only 'default' and"),
         ({"rope_parameters": {"rope_theta": "1"}}, "rotary positions have '1' for a number"),
         ({"num_key_value_heads": 3}, "4 query heads do not split evenly over 3 heads of K/V"),
+        ({"rms_norm_eps": "1e-6"}, "rms_norm_eps is '1e-6'; it must be a number from 0 to 1"),
         ({"hidden_size": None}, "config.json states no hidden_size"),
         ({"model_type": "mamba"}, "model_type is 'mamba'; it must be one of 'gpt2', 'llama'"),
     ],

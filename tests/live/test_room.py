@@ -1,16 +1,22 @@
 """The live room: what a guest may send, what the instructor may do, what each page is shown."""
 
 import json
+from pathlib import Path
 
 import pytest
+from byte_pair_folders import make_folder
 from hypothesis import given
 from hypothesis import strategies as st
 from living import Stage
 
+from course.launcher.failure import Failure
 from course.live import room_requests, room_views
+from course.live.live_command import room_of
 from course.live.room import MAX_GUESTS
+from course.live.room_engine import SEED, TEMPERATURE
 from course.live.room_requests import Refused, checked_prompt
-from nanogpt.checkpoints.tokenizer import ALPHABET, decode
+from nanogpt import generate
+from nanogpt.checkpoints.tokenizer import ALPHABET
 
 
 def refusal(call, *arguments: object) -> str:
@@ -34,11 +40,29 @@ def test_a_prompt_that_cannot_be_served_gets_one_sentence():
 def test_a_prompt_is_taken_as_it_is_or_refused(text: str):
     plain = text.replace("\r\n", "\n")
     try:
-        tokens = checked_prompt(text)
+        taken = checked_prompt(text)
     except Refused:
         assert not plain.strip() or len(plain) > 120 or set(plain) - set(ALPHABET)
     else:
-        assert decode(tokens) == plain
+        assert taken == plain
+
+
+def test_a_folders_model_writes_its_text_by_its_own_tokenizer(tmp_path: Path):
+    with pytest.raises(Failure, match="there is no config"):
+        room_of(tmp_path)
+    stage, prompt = Stage(room_of(make_folder(tmp_path / "gpt2"))), "Ärger, 今日は"
+    tokenizer, model = stage.thread.tokenizer, stage.thread.engine.model
+    new = generate(
+        model, tokenizer.encode(prompt), 32, temperature=TEMPERATURE, seed=SEED, request_id=0
+    )
+    tokenizer.end_tokens = (new[20],)
+    end, asked = new.index(new[20]), stage.ask(prompt)
+    stage.finish()
+    assert asked.text == b"".join(map(tokenizer.piece, new[: end + 1])).decode(errors="replace")
+    assert asked.words.startswith(f"Done: {end + 1} tokens, the first after 1 step")
+    view = room_views.of_guest(stage.room, stage.room.join())
+    assert view["others"][0]["prompt"] == prompt and view["limits"]["alphabet"] == ""
+    assert refusal(checked_prompt, "\N{ROCKET}" * 100, tokenizer).endswith("; 288 is the most.")
 
 
 def test_a_guest_sends_one_prompt_in_two_seconds_and_has_two_unfinished_ones_at_most():

@@ -15,6 +15,7 @@ from support import ROOT
 from nanogpt import generate, load_model
 from nanogpt.checkpoints.tokenizer import tokenizer_for
 from nanogpt.model import GPT
+from nanogpt.server.__main__ import main
 
 BEGIN, END, LAST = "<|begin|>", "<|im_end|>", "<|endoftext|>"
 TEMPLATE = """{%- for message in messages %}
@@ -104,3 +105,13 @@ def test_what_a_template_refuses_or_may_not_do_is_a_bad_request(client: OpenAI):
         messages: Any = [{"role": "user", "content": content}]
         with pytest.raises(BadRequestError, match=said):
             client.chat.completions.create(model=MODEL, messages=messages, max_tokens=1)
+
+
+def test_a_template_that_is_no_jinja_is_refused_before_the_server_starts(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    bad = shutil.copytree(folder, tmp_path / "bad")
+    (bad / "chat_template.jinja").write_text("{% if %}")
+    with pytest.raises(SystemExit):
+        main(["--model", str(bad)])
+    assert "error: the chat template cannot be read: Expected" in capsys.readouterr().err

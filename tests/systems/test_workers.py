@@ -13,11 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from fakes import tiny_llama
 from launching import running
 from preempting import CONFIG, assert_gone, nothing_left, prompt, tiny_model
 
 from nanogpt.config import EngineConfig, TimedKey
 from nanogpt.fleet import decisions
+from nanogpt.model import GPT
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
@@ -254,6 +256,14 @@ def test_settings_and_routes_that_do_not_work_are_named():
 
 
 @pytest.mark.nightly
+def test_workers_serve_a_llama_and_refuse_another_model_before_any_starts(tmp_path: Path):
+    with Fleet(tiny_llama(), 1, SETTINGS) as fleet:
+        (result,) = fleet.serve([Request(0, prompt(20), 5)])
+    assert list(result.tokens) == generate(tiny_llama(), prompt(20), 5)
+    with nothing_left(tmp_path), pytest.raises(ValueError, match="a Third; worker processes serve"):
+        Fleet(type("Third", (GPT,), {})(CONFIG), 1, SETTINGS)
+
+
 def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(tmp_path: Path):
     with nothing_left(tmp_path), Fleet(tiny_model(), 2, SETTINGS) as fleet:
         assert os.listdir(tmp_path) == []  # the weights' file is gone, their pages are not

@@ -60,7 +60,7 @@ function show(view) {
 function count() {
   const length = at("prompt").value.length;
   const unknown = limits.alphabet ? [...at("prompt").value].find((mark) => !limits.alphabet.includes(mark)) : undefined;
-  const words = `${length} of ${limits.prompt} characters, a token each`;
+  const words = `${length} of ${limits.prompt} characters${limits.alphabet ? ", a token each" : ""}`;
   at("left").textContent = unknown === undefined ? `${words}.` : `${words}; the model has never seen “${unknown}”.`;
 }
 
