@@ -4,6 +4,7 @@
 (() => {
   const KEPT = "serving-nanogpt";
   const SILENT_S = 6; // each call has a limit of its own, and a check gives signs of life meanwhile
+  const REPLAY_S = 30; // a run of the installed course may take 10
   const here = new URL(document.documentElement.dataset.root || ".", location.href);
 
   // ---- what is kept ------------------------------------------------------------------------------
@@ -116,11 +117,11 @@
   }
 
   // Calls a function of course/tab/in_page.py. Raises: Lost.
-  async function ask(name, args) {
+  async function ask(name, args, most = SILENT_S) {
     const interpreter = python();
     await interpreter.ready;
     const watch = setInterval(() => {
-      if (interpreter.silent() > SILENT_S) interpreter.end(new Lost("It was stopped.", SILENT_S));
+      if (interpreter.silent() > most) interpreter.end(new Lost("It was stopped.", most));
     }, 250);
     try {
       return await interpreter.call(name, args);
@@ -131,6 +132,109 @@
     }
   }
 
+  // ---- pictures ----------------------------------------------------------------------------------
+
+  let script = null; // of the lesson's cells
+  let turn = 0;
+
+  // The generated tokens of the runs that are shown, by request: they depend on no schedule.
+  function recordedTexts() {
+    const texts = {};
+    const runs = [...document.querySelectorAll("[data-cell] [data-widget]")]
+      .flatMap((el) => Object.values(course.states[el.dataset.widget] ?? {}))
+      .filter((each) => each?.requests && each.steps);
+    for (const { requests, steps } of runs) {
+      for (const { id, prompt_tokens } of requests) {
+        if (texts[id]) continue;
+        const work = steps.flatMap((step) => step.work).filter((each) => each.request_id === id);
+        const made = work.flatMap((each) => [...(each.drafted ?? []).slice(0, each.num_accepted), each.sampled]);
+        texts[id] = [...prompt_tokens, ...made.filter((token) => token !== null)];
+      }
+    }
+    return texts;
+  }
+
+  // What earlier checks of this lesson have found, and answers that passed in other lessons.
+  function answersSoFar() {
+    const { answers } = kept();
+    const mine = ids();
+    const written = mine.filter((id) => answers[id]?.ran).map((id) => [id, answers[id].status]);
+    const whole = Object.entries(answers).filter(([id, each]) => each.whole && !mine.includes(id));
+    return {
+      text: lessonText((box) => answers[box.dataset.exercise]?.ran ?? box.dataset.stub),
+      written: Object.fromEntries(written),
+      passed: Object.fromEntries(whole.map(([id, each]) => [id, each.whole])),
+    };
+  }
+
+  // The lesson's cells by place: what must have run before a cell, and the answers that it is of.
+  async function readScript() {
+    const stem = location.pathname.split("/").pop().replace(".html", "");
+    const { setup, cells } = await (await fetch(new URL(`tab/${stem}.json`, here))).json();
+    const giver = {};
+    for (const [place, cell] of Object.entries(cells)) {
+      const givers = cell.takes.map((name) => giver[name]);
+      cell.place = place;
+      cell.above = [...new Set(givers.flatMap((each) => [...cells[each].above, each]))];
+      for (const name of cell.gives) giver[name] = place;
+    }
+    return { setup, cells };
+  }
+
+  // Draws anew what shows the answer to an exercise. A check that begins meanwhile goes first.
+  async function replay(id) {
+    turn += 1;
+    const mine = turn;
+    script ??= await readScript();
+    const { setup, cells } = script;
+    script.texts ??= recordedTexts();
+    for (const frame of document.querySelectorAll("[data-cell]")) {
+      const cell = cells[frame.dataset.cell];
+      if (!cell.of.includes(id)) continue;
+      if (mine !== turn) return;
+      const { passed, ...answers } = answersSoFar();
+      const run = [...cell.above.map((each) => cells[each]), cell];
+      const found = await ask("replay", { setup, texts: script.texts, passed, shown: { cells: run, ...answers } }, REPLAY_S);
+      if (mine === turn) await show(frame, found);
+    }
+    document.documentElement.dataset.replayed = id;
+  }
+
+  async function show(frame, found) {
+    frame.querySelector(".tab-as-published")?.remove();
+    frame.dataset.published ??= frame.querySelector("[data-widget]")?.dataset.widget ?? "";
+    if (!found) {
+      const words = "This is still the reference's: with your function, only the installed course can show it.";
+      frame.append(node("p", { class: "tab-as-published" }, words));
+    } else if (found.kind) {
+      const el = node("div", { class: "picture", "data-kind": found.kind });
+      frame.replaceChildren(node("div", { class: "shown" }, el));
+      await draw(el, { ...course.states[frame.dataset.published], ...found.state });
+    } else {
+      const el = node("div", { class: "prose" });
+      el.innerHTML = found.html;
+      for (const text of el.querySelectorAll("[data-markdown]")) text.innerHTML = markdown(text.textContent);
+      frame.replaceChildren(el);
+    }
+  }
+
+  // Paragraphs and tables, with `code`, **bold** and HTML in them: what lessons write of a run.
+  function markdown(text) {
+    const escape = (code) => code.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+    const inline = (line) => line.split(/`([^`]+)`/).map((part, at) => (at % 2
+      ? `<code>${escape(part)}</code>`
+      : part.replace(/\*\*(.+?)\*\*/g, "<strong>$1</strong>"))).join("");
+    const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((each) => each.trim());
+    const table = ([head, marks, ...rows]) => {
+      const sides = cells(marks).map((mark) => (mark.endsWith(":") ? "right" : "left"));
+      const row = (kind) => (line) =>
+        `<tr>${cells(line).map((each, at) => `<${kind} style="text-align: ${sides[at]}">${inline(each)}</${kind}>`).join("")}</tr>`;
+      return `<table><thead>${row("th")(head)}</thead><tbody>${rows.map(row("td")).join("")}</tbody></table>`;
+    };
+    const blocks = text.trim().split(/\n\s*\n/).map((block) => block.trim().split("\n"));
+    return blocks.map((lines) => (lines[0].startsWith("|") ? table(lines) : `<p>${inline(lines.join(" "))}</p>`)).join("");
+  }
+
   // ---- an exercise -------------------------------------------------------------------------------
 
   const boxes = () => [...document.querySelectorAll(".tab-exercise")];
@@ -138,9 +242,9 @@
   const textOf = (box) => kept().answers[box.dataset.exercise]?.text ?? box.dataset.stub;
 
   // The lesson as the reader has written it so far: answers may call each other.
-  function lessonText() {
+  function lessonText(of = textOf) {
     const prelude = document.getElementById("main").dataset.prelude;
-    return [prelude, ...boxes().map(textOf)].join("\n\n\n# %%\n");
+    return [prelude, ...boxes().map(of)].join("\n\n\n# %%\n");
   }
 
   function exercise(box) {
@@ -199,8 +303,11 @@
         const found = await judged();
         report.innerHTML = found.html;
         const passed = found.status === "passed";
-        if (found.status !== "not_started") save({ text, passed, ...(passed && { best: text }) });
+        const ran = ["passed", "failed", "raised"].includes(found.status);
+        if (found.status !== "not_started") save({ text, passed, ...(passed && { best: text, whole: found.whole }) });
+        save({ ran: ran ? text : null, status: found.status });
         await offerWorked();
+        replay(id);
         document.dispatchEvent(new CustomEvent("checked", { detail: { id, passed } }));
       } catch (error) {
         const words = `Python could not be started here: ${error.message} Your code is kept.`;

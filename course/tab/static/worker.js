@@ -33,16 +33,15 @@ async function start() {
   python.unpackArchive(await archive, "zip", { extractDir: "/course" });
   python.runPython("import sys; sys.path.insert(0, '/course')");
   python.runPython("from course.tab import stand_ins; stand_ins.install()");
-  return python.pyimport("course.tab.in_page");
+  return (name) => python.pyimport(name === "replay" ? "course.tab.replay" : "course.tab.in_page")[name];
 }
 
 const started = start();
-const alive = () => self.postMessage({});
 
 self.onmessage = async ({ data: { id, name, args } }) => {
   try {
     const page = await started;
-    self.postMessage({ id, value: JSON.parse(page[name](JSON.stringify(args), alive)) });
+    self.postMessage({ id, value: JSON.parse(page(name)(JSON.stringify(args))) });
   } catch (error) {
     // Whatever state it is in, the page goes on with a fresh one.
     self.postMessage({ id, fatal: String(error.message ?? error).trim().split("\n").at(-1) });
