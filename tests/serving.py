@@ -49,11 +49,9 @@ def serve_folder(folder: Path) -> Iterator[str]:
     """A server of a folder's files; its address."""
     handler = functools.partial(_Quiet, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-        thread.join()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,14 @@ def cells_of(lesson: str) -> dict[str, Any]:
         if isinstance(node, ast.FunctionDef) and node.name == "_":
             *body, last = node.body
             output = ast.unparse(body.pop()) if isinstance(body[-1], ast.Expr) else "None"
-            cell: dict[str, Any] = {"code": "\n".join(map(ast.unparse, body)), "output": output}
-            cell["takes"] = [each.arg for each in node.args.args]
-            cell["gives"] = [each.id for each in ast.walk(last) if isinstance(each, ast.Name)]
-            own = set(_ANSWER.findall(cell["code"]))
-            of = own.union(*(depends[name] for name in cell["takes"]))
-            depends |= dict.fromkeys(cell["gives"], of)
-            cell |= {"of": sorted(of), "framed": bool(of - own) and output != "None"}
-            if cell["takes"] or cell["gives"]:
-                cells[place] = cell
+            code = "\n".join(map(ast.unparse, body))
+            takes = [each.arg for each in node.args.args]
+            gives = [each.id for each in ast.walk(last) if isinstance(each, ast.Name)]
+            of = set[str]().union(*(depends[name] for name in takes))
+            framed = bool(of) and output != "None"
+            of.update(_ANSWER.findall(code))
+            depends |= dict.fromkeys(gives, of)
+            if takes or gives:
+                cells[place] = {"code": code, "output": output, "takes": takes, "gives": gives}
+                cells[place] |= {"of": sorted(of), "framed": framed}
     return {"setup": "\n".join(map(ast.unparse, setup)), "cells": cells}

@@ -8,7 +8,6 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any, Self
@@ -26,32 +25,23 @@ _SIGN_S = 0.25
 
 
 class PageStarter:
-    """Starts checks in this interpreter. `alive` is called a few times a second meanwhile."""
-
-    def __init__(self, alive: Callable[[], object] = lambda: import_module("js").postMessage(0)):
-        self._alive = alive
+    """Starts checks in this interpreter."""
 
     def start(self) -> "PageChannel":
         """A channel of its own."""
-        return PageChannel(self._alive)
+        return PageChannel()
 
 
 class PageChannel(Channel):
-    """Answers of this interpreter. Mutable: dead after the first call that was stopped."""
+    """Answers of this interpreter. Mutable: dead after the first call that was stopped.
 
-    def __init__(self, alive: Callable[[], object]) -> None:
-        self._alive = alive
-        self._answers = Answers()
+    A message to the page, a few times a second, says that a check goes on.
+    """
+
+    def __init__(self) -> None:
+        self.answers = Answers()
         self._stopped: TooSlowError | None = None
         self._signed = 0.0
-
-    def take(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        """Answer with functions of this interpreter instead of a text's."""
-        self._answers.take(functions)
-
-    def cpu_s(self) -> float:
-        """Seconds of this interpreter so far."""
-        return time.perf_counter()
 
     def end(self) -> None:
         """Nothing is left behind."""
@@ -69,12 +59,12 @@ class PageChannel(Channel):
             raise self._stopped
         if (now := time.perf_counter()) > self._signed + _SIGN_S:
             self._signed = now
-            self._alive()
+            import_module("js").postMessage(0)
         args = {"args": plain(message["args"])} if "args" in message else {}
         said: dict[str, Any] = {}
         with _TimeLimit(limit_s) as limit:
             try:
-                said = self._answers.reply({**message, **args})
+                said = self.answers.reply({**message, **args})
             except _TimeIsUpError:
                 pass
             except RecursionError:

@@ -12,6 +12,7 @@ from course.files import write_atomically
 from course.report import Report
 from course.saved_answers import answer_path
 from course.source.loading import LocalAnswer
+from course.tab import figures as figures  # before lessons import what draws with matplotlib
 from nanogpt.recorded_texts import RecordedTexts
 from widgets.picture import Widget
 
@@ -28,15 +29,12 @@ def replay(said: str) -> str:
         return "null"
 
 
-class _Html(str):
+class _Markdown(str):
     def _repr_html_(self) -> str:
-        return self
+        return f"<div data-markdown>{html.escape(self)}</div>"
 
 
-_MARIMO = SimpleNamespace(
-    md=lambda text: _Html(f"<div data-markdown>{html.escape(text)}</div>"),
-    vstack=lambda shown: _Html("".join(each._repr_html_() for each in shown)),
-)
+_MARIMO = SimpleNamespace(md=_Markdown, vstack=lambda texts: _Markdown("\n\n".join(texts)))
 
 
 @functools.lru_cache(1)
@@ -50,18 +48,17 @@ class _Lesson:
         self._space: dict[str, Any] = {}
         exec(setup, self._space)
         self._space |= {"load_model": lambda **_: model, "mo": _MARIMO, "attempt": self._attempt}
-        self._done = set[str]()
+        self._done: dict[str, Any] = {}
         self._answers: Any = None
 
     def show(self, cells: list[Any], text: str, written: Any) -> dict[str, Any]:
         """The output of the last of these cells with the answers `written` in a lesson's text."""
-        if self._answers != (text, written):
-            self._answers = text, written
-            self._done -= {cell["place"] for cell in cells if cell["of"]}
+        self._answers = text, written
         for cell in cells:
-            if cell["place"] not in self._done or cell is cells[-1]:
+            key = (text, written) if cell["of"] else ()
+            if self._done.get(cell["place"]) != key or cell is cells[-1]:
                 exec(cell["code"], self._space)
-                self._done.add(cell["place"])
+                self._done[cell["place"]] = key
         shown = eval(cells[-1]["output"], self._space)
         if isinstance(shown, Widget):
             return {"kind": type(shown).__module__.rpartition(".")[2], "state": vars(shown)}

@@ -43,9 +43,6 @@ def write(folder: Path, pyodide: Path) -> None:
             archive.write(path, path.relative_to(_ROOT))
     for stem in {item.lesson for item in exercises()}:
         (tab / f"{stem}.json").write_text(json.dumps(cells_of(_lesson(stem))), encoding="utf-8")
-    large = [tab / "course.zip", *(tab / "pyodide" / name for name in _INTERPRETER[2:])]
-    sizes = sum(each.stat().st_size for each in large if each.suffix != ".json")
-    (tab / "sizes.json").write_text(json.dumps({"bytes": sizes}), encoding="utf-8")
 
 
 def check_package(pyodide: Path) -> None:
@@ -72,7 +69,6 @@ def _sources() -> Iterable[Path]:
             if is_needed and path.suffix in (".py", ".pyi") and path not in left_out:
                 yield path
     yield from sorted((_ROOT / "course" / "static").glob("*.css"))
-    yield from (_ROOT / "widgets" / "standalone_page").glob("*.js")
 
 
 def _with_tensors() -> Iterable[AnyExercise]:
@@ -107,9 +103,3 @@ def with_editors(blocks: Sequence[Block]) -> list[Block]:
 
 def _lesson(stem: str) -> str:
     return (_ROOT / "lessons" / f"{stem}.py").read_text("utf-8")
-
-
-def prelude(stem: str) -> str:
-    """The statements of a lesson's setup cell, of which an answer runs what it uses."""
-    notebook = read_notebook(_lesson(stem))
-    return "\n".join(item.source for item in notebook.statements if item.place == "setup")

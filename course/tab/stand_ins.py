@@ -23,11 +23,8 @@ _COURSE = ("course", "nanogpt", "solutions", "widgets", "lessons")
 _IN_ANSWERS = ("torch", "numpy")
 
 
-class _Nothing:
-    """Whatever is made of it is nothing again: `torch.finfo(torch.float64).eps`.
-
-    A subclass keeps what it is made of by name: a widget's state.
-    """
+class Nothing:
+    """Whatever is made of it is nothing again; it keeps its named arguments only."""
 
     def __init__(self, *_: Any, **named: Any) -> None:
         vars(self).update(named)
@@ -35,10 +32,11 @@ class _Nothing:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Nothing()
+        return Nothing()
 
     def __call__(self, *_: Any, **_named: Any) -> Any:
-        return _Nothing()
+        """Return nothing."""
+        return Nothing()
 
 
 class _Package(ModuleType):
@@ -47,7 +45,7 @@ class _Package(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = type(name, (_Nothing,), {}) if name[0].isupper() else _Nothing()
+        made = type(name, (Nothing,), {}) if name[0].isupper() else Nothing()
         setattr(self, name, made)
         return made
 
@@ -74,8 +72,8 @@ class _Pickler:
         self._file.write(b"%d" % id(value))
 
 
-_NAMES: dict[str, dict[str, Any]] = {
-    "anywidget": {"AnyWidget": type("AnyWidget", (_Nothing,), {"_esm": "", "_css": ""})},
+NAMES: dict[str, dict[str, Any]] = {
+    "anywidget": {"AnyWidget": type("AnyWidget", (Nothing,), {"_esm": "", "_css": ""})},
     "cloudpickle": {"Pickler": _Pickler, "loads": lambda key: deepcopy(_KEPT.pop(int(key)))},
     "msgspec": {
         "Struct": _Struct,
@@ -89,13 +87,15 @@ _NAMES: dict[str, dict[str, Any]] = {
 
 class _Finder:
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
-        return ModuleSpec(name, self, is_package=True) if _package(name) in _MISSING else None  # pyright: ignore[reportArgumentType]
+        if name.partition(".")[0] in _MISSING:
+            return ModuleSpec(name, self, is_package=True)  # pyright: ignore[reportArgumentType]
+        return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Package(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        vars(module).update(_NAMES.get(module.__name__, {}))
+        vars(module).update(NAMES.get(module.__name__, {}))
 
 
 _import = builtins.__import__
@@ -109,17 +109,14 @@ def _import_for_answers(
     Raises: ModuleNotFoundError.
     """
     if space is not None and str(space.get("__name__")).startswith("<"):
-        if _package(name) in _COURSE:
+        package = name.partition(".")[0]
+        if package in _COURSE:
             raise ModuleNotFoundError(
                 f"an answer may import only the standard library, torch and numpy, not {name}"
             )
-        if _package(name) in _IN_ANSWERS:
-            raise ModuleNotFoundError(f"{_package(name)} does not run in a browser")
+        if package in _IN_ANSWERS:
+            raise ModuleNotFoundError(f"{package} does not run in a browser")
     return _import(name, space, *rest, **named)
-
-
-def _package(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def install() -> None:
