@@ -433,7 +433,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exact = load_model().double()  # in float64, rounding is too small to flip a token here
+    exact = load_model(dtype=torch.float64)  # in float64, rounding is too small to flip a token here
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
     run_with = replays(
         lambda policies: Engine(exact, sampled, policies, clock=CostClock(LARGE_GPU)),

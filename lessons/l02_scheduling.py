@@ -10,6 +10,7 @@ with app.setup(hide_code=True):
 
     from course.attempt import attempt
     from course.engine_loop import engine_loop
+    from course.lazy import torch
     from course.lesson_data import l02_exhibits as exhibits
     from course.lesson_data import l02_scheduler as queues
     from course.lesson_data.texts import served
@@ -54,7 +55,7 @@ def _():
 
 @app.cell
 def _():
-    exact = load_model().double()  # in float64 rounding can flip no token
+    exact = load_model(dtype=torch.float64)  # in float64 rounding can flip no token
     short_of_memory = EngineConfig(policy="priority", token_budget=16, max_kv_tokens=22, max_prefilling=1)
     tragedy = Engine(exact, short_of_memory, Policies()).run(queues.verona())
     return exact, tragedy

@@ -40,20 +40,14 @@ class RecordedExecutor:
         self.cache = cache
 
     def execute(self, rows: Sequence[Row]) -> ModelOutput:
-        """Raises: ValueError for a row with a temperature, which would need logits."""
+        """Whatever the temperature is that the texts were recorded at."""
         no_logits: Any = None
         if not rows:
             return ModelOutput(no_logits, ())
-        for row in rows:
-            if row.sampling.temperature:
-                raise ValueError(
-                    f"the temperature of request {row.request_id} is {row.sampling.temperature}; "
-                    "recorded texts have no logits to sample from, so it must be 0"
-                )
         best = [self._next_token(row) for row in rows]
         num_tokens = sum([len(row.input_ids) for row in rows])
         return ModelOutput(no_logits, (forward_record(rows, self.cache, num_tokens),), best)
 
     def _next_token(self, row: Row) -> int:
-        text = self.texts.get(row.request_id, ())
-        return text[row.seq_len] if row.seq_len < len(text) else 0
+        text, position = self.texts.get(row.request_id, ()), row.positions[-1] + 1
+        return text[position] if position < len(text) else 0

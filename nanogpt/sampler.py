@@ -64,7 +64,10 @@ class Sampler:
                 continue
             if row.drafted and self.drafter is not None:
                 drawn[i] = self.drafter.judge(row, logits[starts[i] : starts[i + 1]])
-            elif best is not None and params.temperature == 0 and params.logits is None:
+            elif best is not None and (
+                logits is None  # pyright: ignore[reportUnnecessaryComparison] (of recorded texts)
+                or (params.temperature == 0 and params.logits is None)
+            ):
                 drawn[i] = Sampled(best[starts[i]])
             else:
                 alike.setdefault((params.temperature, params.filters), []).append(i)

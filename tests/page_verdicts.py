@@ -17,8 +17,8 @@ for item in exercises():
             continue
         page_channel.FILE = code.co_filename if code else ""  # whose loops are to be stopped
         sys.monitoring.restart_events()
-        channel = page_channel.PageStarter(lambda: None).start()
-        channel.take({item.name: function})
+        channel = page_channel.PageStarter().start()
+        channel.answers.take({item.name: function})
         answer = RemoteAnswer(channel, item.name, argument_names(function), function)
         report = item.judge(answer)
         sys.stdout.write(f"{json.dumps([item.id, number, report.status, report.idea])}\n")

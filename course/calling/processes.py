@@ -197,6 +197,10 @@ def _pid_of(end: socket.socket) -> int:
 @functools.cache
 def own_starter(needs: Needs = "runs") -> Starter:
     """The starter of this process: what it starts ends with it."""
+    if sys.platform == "emscripten":  # a page, which has no processes
+        from course.tab.page_channel import PageStarter
+
+        return PageStarter()
     forks = sys.platform == "linux" and os.environ.get(START_METHOD) != "spawn"
     starter = ForkServer(needs=needs) if forks else Spawner(needs)
     atexit.register(starter.close)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from marimo import Html
+from markupsafe import Markup
 
 from course.attempt import Attempt
 from course.controls import Beside, is_control
@@ -24,6 +25,7 @@ from course.prediction import Withheld
 from course.publish.page_templates import render
 from course.registry import exercise, lesson_exercises
 from course.report import Report
+from course.tab.lesson_cells import cells_of
 from course.task import TaskCard
 from widgets import standalone
 from widgets.picture import Widget
@@ -93,7 +95,8 @@ class Exercise:
         return self.id.rpartition(".")[2]
 
 
-Block: TypeAlias = Prose | Code | Drawing | Exercise
+Block: TypeAlias = Prose | Code | Drawing | Exercise | Markup
+"""Markup is a tag of the frame around what shows a reader's answers."""
 
 
 def site_blocks(stem: str, *, solutions: bool) -> list[Block]:
@@ -105,10 +108,14 @@ def site_blocks(stem: str, *, solutions: bool) -> list[Block]:
     outputs, _ = lesson.app.run()
     _setup, *cells = MarimoConvert.from_py(inspect.getsource(lesson)).to_ir().cells
     reader = Reader(stem, solutions=solutions)
-    for cell, output in zip(cells, outputs, strict=True):
+    data = cells_of(inspect.getsource(lesson))["cells"]
+    for place, (cell, output) in enumerate(zip(cells, outputs, strict=True)):
         if not cell.options.get("hide_code"):
             reader.code(cell.code)
+        framed = place in data and data[place]["framed"]
+        reader.blocks += [Markup(f'<div data-cell="{place}">')] * framed
         reader.output(output)
+        reader.blocks += [Markup("</div>")] * framed
     return reader.blocks
 
 

@@ -11,7 +11,7 @@ from course.lesson_map import LESSONS, Lesson
 from course.publish.html_reading import HtmlReader, Section
 from course.publish.notebook_blocks import Block, Drawing, Exercise, Prose
 from course.publish.page_templates import render
-from course.tab.site_part import prelude, with_editors
+from course.tab.site_part import with_editors
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _IN_COURSE = re.compile(r'href="/\?file=(\w+)\.py[^"]*"')
@@ -100,7 +100,6 @@ def lesson_page(page: Page) -> str:
         lesson=page.stem.partition("_")[0],
         blocks=page.blocks,
         has_editors=page.has_editors,
-        prelude=prelude(page.stem) if page.editors else "",
         drawings=page.drawings,
         headings=[each for each in page.sections() if each.level == 2 and each.id],
         before=LESSONS[at - 1] if at else None,

@@ -2,32 +2,31 @@
 
 import inspect
 import json
-from collections.abc import Callable
 from typing import Any
 
 from course.calling.errors import describe_timeout
 from course.registry import exercise
 from course.report import Report
-from course.source.answer import Answer
-from course.tab.page_channel import PageStarter
+from course.source.answer import Answer, answer_in
+from course.source.cutting import read_notebook
 
 
-def prepare(said: str, _: Callable[[], object]) -> str:
+def prepare(said: str) -> str:
     """Import what checks of these exercises need."""
     for each in json.loads(said)["exercises"]:
         exercise(each)
     return "null"
 
 
-def check(said: str, alive: Callable[[], object]) -> str:
-    """Judge an exercise's answer in a lesson's text."""
+def check(said: str) -> str:
+    """Judge an exercise's answer in a lesson's text; `whole` is what other lessons need of it."""
     args = json.loads(said)
     item = exercise(args["exercise"])
-    report = item.check_answer(Answer(args["text"], item.name), starter=PageStarter(alive))
-    return _shown(report)
+    report = item.check_answer(Answer(args["text"], item.name))
+    return _shown(report, whole=answer_in(read_notebook(args["text"]), item.name).text)
 
 
-def lost(said: str, _: Callable[[], object]) -> str:
+def lost(said: str) -> str:
     """The report of a check whose interpreter ended, or was ended after `seconds` of silence."""
     args = json.loads(said)
     item = exercise(args["exercise"])
@@ -38,11 +37,11 @@ def lost(said: str, _: Callable[[], object]) -> str:
     return _shown(Report(item.id, "timeout", (), 0, idea))
 
 
-def worked(said: str, _: Callable[[], object]) -> str:
+def worked(said: str) -> str:
     """The source of a right answer."""
     return json.dumps(inspect.getsource(exercise(json.loads(said)["exercise"]).right[0]))
 
 
-def _shown(report: Report) -> str:
+def _shown(report: Report, whole: str = "") -> str:
     shown: dict[str, Any] = {"status": report.status, "html": report._repr_html_()}  # pyright: ignore[reportPrivateUsage]
-    return json.dumps(shown)
+    return json.dumps({**shown, "whole": whole})

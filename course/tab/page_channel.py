@@ -4,9 +4,11 @@ Nothing can end a call from outside but the page, which ends the whole interpret
 is watched from within, wherever the answer's code jumps back or begins a function.
 """
 
+import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any, Self
 
@@ -17,37 +19,29 @@ from course.calling.values import plain
 
 _MONITORING: Any = getattr(sys, "monitoring", None)  # new in Python 3.12; a page has 3.14
 _TOOL = 4  # of those that sys.monitoring tells apart, one that no debugger takes
+_IN_RUN = re.compile(r"\w+\.py")  # the file of an answer that a run calls: `loading.file_of`
 _EVERY = 200  # events from one look at the clock to the next
 _SIGN_S = 0.25
 
 
 class PageStarter:
-    """Starts checks in this interpreter. `alive` is called a few times a second meanwhile."""
-
-    def __init__(self, alive: Callable[[], object]) -> None:
-        self._alive = alive
+    """Starts checks in this interpreter."""
 
     def start(self) -> "PageChannel":
         """A channel of its own."""
-        return PageChannel(self._alive)
+        return PageChannel()
 
 
 class PageChannel(Channel):
-    """Answers of this interpreter. Mutable: dead after the first call that was stopped."""
+    """Answers of this interpreter. Mutable: dead after the first call that was stopped.
 
-    def __init__(self, alive: Callable[[], object]) -> None:
-        self._alive = alive
-        self._answers = Answers()
+    A message to the page, a few times a second, says that a check goes on.
+    """
+
+    def __init__(self) -> None:
+        self.answers = Answers()
         self._stopped: TooSlowError | None = None
         self._signed = 0.0
-
-    def take(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        """Answer with functions of this interpreter instead of a text's."""
-        self._answers.take(functions)
-
-    def cpu_s(self) -> float:
-        """Seconds of this interpreter so far."""
-        return time.perf_counter()
 
     def end(self) -> None:
         """Nothing is left behind."""
@@ -65,12 +59,12 @@ class PageChannel(Channel):
             raise self._stopped
         if (now := time.perf_counter()) > self._signed + _SIGN_S:
             self._signed = now
-            self._alive()
+            import_module("js").postMessage(0)
         args = {"args": plain(message["args"])} if "args" in message else {}
         said: dict[str, Any] = {}
         with _TimeLimit(limit_s) as limit:
             try:
-                said = self._answers.reply({**message, **args})
+                said = self.answers.reply({**message, **args})
             except _TimeIsUpError:
                 pass
             except RecursionError:
@@ -111,7 +105,7 @@ class _TimeLimit:
         _MONITORING.free_tool_id(_TOOL)
 
     def _look(self, code: CodeType, *_offsets: int) -> object:
-        if code.co_filename != FILE:
+        if code.co_filename != FILE and not _IN_RUN.fullmatch(code.co_filename):
             return _MONITORING.DISABLE
         self._left -= 1
         if self._left > 0 or time.perf_counter() < self._until:
@@ -123,9 +117,5 @@ class _TimeLimit:
 
 def _dump_of(frame: FrameType | None) -> str:
     """The frames as Python's fault handler writes them."""
-    lines: list[str] = []
-    while frame is not None:
-        code = frame.f_code
-        lines.append(f'File "{code.co_filename}", line {frame.f_lineno} in {code.co_name}')
-        frame = frame.f_back
-    return "\n".join(lines)
+    codes = [(each.f_code, line) for each, line in traceback.walk_stack(frame)]
+    return "\n".join(f'File "{it.co_filename}", line {at} in {it.co_name}' for it, at in codes)

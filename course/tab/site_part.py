@@ -12,6 +12,7 @@ from course.launcher.failure import Failure
 from course.publish.notebook_blocks import Block, Code, Exercise
 from course.registry import exercises, lesson_exercises
 from course.source.cutting import read_notebook
+from course.tab.lesson_cells import cells_of
 
 PYODIDE = "314.0.7"
 """The version of the npm package whose files `learn.py site OUT --pyodide FOLDER` takes."""
@@ -40,9 +41,8 @@ def write(folder: Path, pyodide: Path) -> None:
     with zipfile.ZipFile(tab / "course.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in _sources():
             archive.write(path, path.relative_to(_ROOT))
-    large = [tab / "course.zip", *(tab / "pyodide" / name for name in _INTERPRETER[2:])]
-    sizes = sum(each.stat().st_size for each in large if each.suffix != ".json")
-    (tab / "sizes.json").write_text(json.dumps({"bytes": sizes}), encoding="utf-8")
+    for stem in {item.lesson for item in exercises()}:
+        (tab / f"{stem}.json").write_text(json.dumps(cells_of(_lesson(stem))), encoding="utf-8")
 
 
 def check_package(pyodide: Path) -> None:
@@ -63,7 +63,7 @@ def check_package(pyodide: Path) -> None:
 def _sources() -> Iterable[Path]:
     """The Python that checks import, and the styles of their reports; no tensors' exercises."""
     left_out = {_ROOT / "solutions" / item.lesson / f"{item.name}.py" for item in _with_tensors()}
-    for package in ("nanogpt", "course", "solutions"):
+    for package in ("nanogpt", "course", "solutions", "widgets"):
         for path in sorted((_ROOT / package).rglob("*.py*")):
             is_needed = package != "course" or path.relative_to(_ROOT).parts[1] not in _NOT_NEEDED
             if is_needed and path.suffix in (".py", ".pyi") and path not in left_out:
@@ -73,7 +73,7 @@ def _sources() -> Iterable[Path]:
 
 def _with_tensors() -> Iterable[AnyExercise]:
     for stem in {item.lesson for item in exercises()}:
-        notebook = read_notebook((_ROOT / "lessons" / f"{stem}.py").read_text("utf-8"))
+        notebook = read_notebook(_lesson(stem))
         for item in lesson_exercises(stem):
             if needs_tensors(notebook.binding(item.name)[0].source):
                 yield item
@@ -101,7 +101,5 @@ def with_editors(blocks: Sequence[Block]) -> list[Block]:
     return found
 
 
-def prelude(stem: str) -> str:
-    """The statements of a lesson's setup cell, of which an answer runs what it uses."""
-    notebook = read_notebook((_ROOT / "lessons" / f"{stem}.py").read_text("utf-8"))
-    return "\n".join(item.source for item in notebook.statements if item.place == "setup")
+def _lesson(stem: str) -> str:
+    return (_ROOT / "lessons" / f"{stem}.py").read_text("utf-8")

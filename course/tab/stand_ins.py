@@ -6,48 +6,37 @@ than their names: a class for each capitalized name, and nothing for each other 
 
 import builtins
 import dataclasses
+import json
 import sys
 from collections.abc import Mapping, MutableSequence
+from copy import deepcopy
+from dataclasses import asdict
+from functools import partial
 from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any, dataclass_transform
+from types import ModuleType, SimpleNamespace
+from typing import Any, BinaryIO
 
-_MISSING = ("torch", "cloudpickle", "psutil", "safetensors", "msgspec", "marimo", "anywidget")
+_MISSING = (
+    "torch", "cloudpickle", "psutil", "safetensors", "msgspec", "marimo", "anywidget", "traitlets",
+)  # fmt: skip
 _COURSE = ("course", "nanogpt", "solutions", "widgets", "lessons")
 _IN_ANSWERS = ("torch", "numpy")
 
 
-class _Named(type):
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Nothing()
+class Nothing:
+    """Whatever is made of it is nothing again; it keeps its named arguments only."""
 
-
-class _Nothing(metaclass=_Named):
-    """Whatever is made of it is nothing again: `torch.finfo(torch.float64).eps`."""
-
-    def __init__(self, *_: Any, **_named: Any) -> None:
-        pass
-
-    def __init_subclass__(cls, **_: Any) -> None:
-        pass
-
-    def __class_getitem__(cls, _: Any) -> type["_Nothing"]:
-        return cls
+    def __init__(self, *_: Any, **named: Any) -> None:
+        vars(self).update(named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Nothing()
+        return Nothing()
 
     def __call__(self, *_: Any, **_named: Any) -> Any:
-        return _Nothing()
-
-    def __or__(self, other: Any) -> Any:
-        return other
-
-    __ror__ = __or__
+        """Return nothing."""
+        return Nothing()
 
 
 class _Package(ModuleType):
@@ -56,37 +45,57 @@ class _Package(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = type(name, (_Nothing,), {}) if name[0].isupper() else _Nothing()
+        made = type(name, (Nothing,), {}) if name[0].isupper() else Nothing()
         setattr(self, name, made)
         return made
 
 
-@dataclass_transform()
-class _AsDataclass(type):
-    """Makes dataclasses of `msgspec.Struct`'s subclasses."""
+class _Struct:
+    __struct_fields__: tuple[str, ...]
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], **_: Any) -> Any:
-        made: type[Any] = super().__new__(mcs, name, bases, space)
-        return dataclasses.dataclass()(made) if bases else made
-
-    def __init__(cls, *args: Any, **_: Any) -> None:
-        super().__init__(*args)
+    def __init_subclass__(cls, *, frozen: bool = False, **_: Any) -> None:
+        made: Any = dataclasses.dataclass(unsafe_hash=frozen)(cls)
+        cls.__struct_fields__ = tuple(each.name for each in dataclasses.fields(made))
 
 
-class _Struct(metaclass=_AsDataclass):
-    pass
+_KEPT: dict[int, Any] = {}
+
+
+class _Pickler:
+    """Keeps a job in this process, where it stays; what it writes is the key."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def dump(self, value: Any) -> None:
+        _KEPT[id(value)] = value
+        self._file.write(b"%d" % id(value))
+
+
+NAMES: dict[str, dict[str, Any]] = {
+    "anywidget": {"AnyWidget": type("AnyWidget", (Nothing,), {"_esm": "", "_css": ""})},
+    "cloudpickle": {"Pickler": _Pickler, "loads": lambda key: deepcopy(_KEPT.pop(int(key)))},
+    "msgspec": {
+        "Struct": _Struct,
+        "convert": lambda value, *_, **_named: value,
+        "to_builtins": lambda value, **_: value,
+        "json": SimpleNamespace(encode=partial(json.dumps, default=asdict), decode=json.loads),
+        "structs": SimpleNamespace(replace=dataclasses.replace, asdict=vars),
+    },
+}  # fmt: skip
 
 
 class _Finder:
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
-        return ModuleSpec(name, self, is_package=True) if _package(name) in _MISSING else None  # pyright: ignore[reportArgumentType]
+        if name.partition(".")[0] in _MISSING:
+            return ModuleSpec(name, self, is_package=True)  # pyright: ignore[reportArgumentType]
+        return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Package(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ == "msgspec":
-            module.Struct = _Struct  # pyright: ignore[reportAttributeAccessIssue]
+        vars(module).update(NAMES.get(module.__name__, {}))
 
 
 _import = builtins.__import__
@@ -100,17 +109,14 @@ def _import_for_answers(
     Raises: ModuleNotFoundError.
     """
     if space is not None and str(space.get("__name__")).startswith("<"):
-        if _package(name) in _COURSE:
+        package = name.partition(".")[0]
+        if package in _COURSE:
             raise ModuleNotFoundError(
                 f"an answer may import only the standard library, torch and numpy, not {name}"
             )
-        if _package(name) in _IN_ANSWERS:
-            raise ModuleNotFoundError(f"{_package(name)} does not run in a browser")
+        if package in _IN_ANSWERS:
+            raise ModuleNotFoundError(f"{package} does not run in a browser")
     return _import(name, space, *rest, **named)
-
-
-def _package(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def install() -> None:

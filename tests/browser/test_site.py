@@ -4,16 +4,14 @@ In the default tier the site has one lesson; with --all it is whole.
 """
 
 import ast
-import functools
 import html
 import inspect
 import re
 import sys
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from driving import COLOURS, TOO_FAR, at_rest, expect, press_on, violations
+from serving import serve_folder
 from support import ROOT, run
 from tiers import tier
 
@@ -47,21 +45,11 @@ def site(tmp_path_factory):
     return out
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format, *args):
-        pass
-
-
 @pytest.fixture(scope="module")
 def served(site):
     """The site's address on a server of its own."""
-    handler = functools.partial(Quiet, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+    with serve_folder(site) as address:
+        yield address
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ import inspect
 import json
 import os
 import sys
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from driving import COLOURS, TOO_FAR, at_rest, expect, violations
 from pyodide_package import pyodide_package
+from serving import serve_folder
 from support import ROOT, run
 
 from course.registry import exercise as lesson_exercise
@@ -20,7 +19,7 @@ A_PART = """
 import sys
 from pathlib import Path
 from course.publish import site_files
-stems = ("l01_chunked_prefill", "l02b_waiting", "l05b_repair_ladder")
+stems = ("l01_chunked_prefill", "l02_scheduling", "l02b_waiting", "l05b_repair_ladder")
 site_files.LESSONS = [each for each in site_files.LESSONS if each.stem in stems]
 site_files.faults = lambda site: []  # the other lessons' pages are missing
 site_files.write_site(Path(sys.argv[1]), pyodide=Path(sys.argv[2]))
@@ -29,24 +28,14 @@ CHUNK_SIZE = "def chunk_size(token_budget, num_decodes, remaining):\n    "
 RIGHT = CHUNK_SIZE + "return min(remaining, max(0, token_budget - num_decodes))"
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format, *args):
-        pass
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """The address of a site with editors, on a server of its own."""
     out = tmp_path_factory.mktemp("tab") / "out"
     done = run([sys.executable, "-c", A_PART, str(out), str(pyodide_package())], cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
-    handler = functools.partial(Quiet, directory=str(out))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+    with serve_folder(out) as address:
+        yield address
 
 
 @pytest.fixture
@@ -97,6 +86,7 @@ def test_an_answer_is_judged_on_the_page_and_what_was_written_outlives_a_reload(
     expect(box.locator(".tab-report")).to_contain_text("seen")
     expect(box.locator(".tab-worked")).to_be_hidden()
     assert write(box, RIGHT) == "passed"
+    expect(page.locator(".for-real")).to_contain_text("chunk_mask computes with PyTorch's tensors")
     box.locator(".tab-worked summary").click()
     expect(box.locator(".tab-worked pre")).to_contain_text("def chunk_size")
     assert violations(page) == []
@@ -142,12 +132,6 @@ def test_escape_leaves_the_editor_for_the_button_and_tab_indents_within(look):
     expect(page.locator(".tab-exercise[data-exercise='l01.chunk_size'] .tab-check")).to_be_focused()
 
 
-def test_an_exercise_with_tensors_says_where_to_do_it(look):
-    page = look("l01_chunked_prefill")
-    expect(page.locator(".for-real")).to_have_count(1)
-    expect(page.locator(".for-real")).to_contain_text("chunk_mask computes with PyTorch's tensors")
-
-
 @pytest.mark.parametrize(
     ("lesson", "exercise", "wrong"),
     [
@@ -161,6 +145,28 @@ def test_a_right_a_wrong_and_an_endless_answer_of_other_lessons(look, lesson, ex
     assert write(box, inspect.getsource(lesson_exercise(exercise).right[0])) == "passed"
     assert write(box, f"def {name}(*args):\n    while True:\n        pass") == "timeout"
     expect(box.locator(".tab-report")).to_contain_text("stopped on its line")
+
+
+# ---- replayed ------------------------------------------------------------------------------------
+
+
+def test_a_picture_replays_an_answer_and_later_lessons_use_one_that_passed(look):
+    page = look("l01_chunked_prefill")
+    box, picture = (
+        box_of(page, "l01.plan_step"),
+        page.locator("[data-cell]", has_text="Six requ").first,
+    )
+    one_each = "return [(each if type(each) is int else each[0], 1) for each in [*a, *b, *c]][:d]"
+    assert write(box, f"def plan_step(a, b, c, d):\n    {one_each}") == "failed"
+    expect(picture).to_contain_text("Yours, step 0: request 0 prefills token 0 of 28")
+    assert write(box, inspect.getsource(lesson_exercise("l01.plan_step").right[0])) == "passed"
+    expect(picture).to_contain_text("Both did the same work in every step")
+    page.goto(page.url.replace("l01_chunked_prefill", "l02_scheduling"))
+    page.wait_for_selector("html[data-ready]")
+    oldest = "(policy, request):\n    return (request.arrival_time, request.id)"
+    assert write(box_of(page, "l02.sort_key"), f"def sort_key{oldest}") == "failed"
+    expect(page.locator("main")).to_contain_text("From lesson 1: 1 of 2 policies is yours")
+    assert violations(page) == []
 
 
 # ---- taken along ---------------------------------------------------------------------------------

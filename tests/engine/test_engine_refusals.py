@@ -176,7 +176,6 @@ BUILDS: list[tuple[Callable[[], Any], str]] = [
         "executor is 'padded'; it must be ",
     ),
     (lambda: Engine(RECORDED, EngineConfig(sliding_window=4)), "sliding_window is 4; it must be N"),
-    (lambda: Engine(RECORDED).run([(0, ask(temperature=0.5))]), "temperature of request 9 is 0.5"),
     (lambda: Engine(MODEL, policies={}), "policies is {}"),  # pyright: ignore
     (lambda: Engine(MODEL, make_executor=5), "make_executor is 5; it must be"),  # pyright: ignore
     (lambda: Engine(MODEL, make_executor=lambda *_: None), "what make_executor made is None"),  # pyright: ignore

@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
+globalThis.postMessage = () => {}; // which a worker has
 const [folder, archive, file] = process.argv.slice(2);
 const { loadPyodide } = await import(`${folder}/pyodide.mjs`);
 try {

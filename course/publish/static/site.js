@@ -20,15 +20,16 @@ async function makeAddress(name) {
   return URL.createObjectURL(new Blob([pieces.join("")], { type: "text/javascript" }));
 }
 
+async function draw(el, state) {
+  const kind = await import(await addressOf(el.dataset.kind));
+  el.replaceChildren();
+  const model = createModel(course.recall?.(el.dataset.kind, state) ?? state);
+  course.remember?.(el.dataset.kind, model);
+  kind.default.render({ model, el });
+}
+
 async function drawAll() {
-  for (const el of document.querySelectorAll("[data-widget]")) {
-    const kind = await import(await addressOf(el.dataset.kind));
-    el.replaceChildren();
-    const state = course.states[el.dataset.widget];
-    const model = createModel(course.recall?.(el.dataset.kind, state) ?? state);
-    course.remember?.(el.dataset.kind, model);
-    kind.default.render({ model, el });
-  }
+  for (const el of document.querySelectorAll("[data-widget]")) await draw(el, course.states[el.dataset.widget]);
   await drawn();
   document.documentElement.dataset.ready = "true";
 }

@@ -4,17 +4,17 @@ import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const LARGE = ["pyodide.asm.wasm", "python_stdlib.zip", "course.zip"];
 
-// Every file that is fetched counts for the bar; the sizes stand in sizes.json.
+// Every large file that is fetched counts for the bar.
 const fetched = self.fetch.bind(self);
 let have = 0;
-let all = Infinity;
+const ALL = 13e6; // bytes, about
 self.fetch = async (...args) => {
   const response = await fetched(...args);
   if (!LARGE.some((name) => response.url.endsWith(name))) return response;
   const count = new TransformStream({
     transform(chunk, out) {
       have += chunk.byteLength;
-      self.postMessage({ share: Math.min(1, have / all) });
+      self.postMessage({ share: Math.min(1, have / ALL) });
       out.enqueue(chunk);
     },
   });
@@ -23,7 +23,6 @@ self.fetch = async (...args) => {
 };
 
 async function start() {
-  all = (await (await fetched(new URL("sizes.json", import.meta.url))).json()).bytes;
   const archive = self.fetch(new URL("course.zip", import.meta.url)).then((it) => it.arrayBuffer());
   const python = await loadPyodide({
     stdin: () => null, // nobody can type here
@@ -33,16 +32,15 @@ async function start() {
   python.unpackArchive(await archive, "zip", { extractDir: "/course" });
   python.runPython("import sys; sys.path.insert(0, '/course')");
   python.runPython("from course.tab import stand_ins; stand_ins.install()");
-  return python.pyimport("course.tab.in_page");
+  return (name) => python.pyimport(name === "replay" ? "course.tab.replay" : "course.tab.in_page")[name];
 }
 
 const started = start();
-const alive = () => self.postMessage({});
 
 self.onmessage = async ({ data: { id, name, args } }) => {
   try {
     const page = await started;
-    self.postMessage({ id, value: JSON.parse(page[name](JSON.stringify(args), alive)) });
+    self.postMessage({ id, value: JSON.parse(page(name)(JSON.stringify(args))) });
   } catch (error) {
     // Whatever state it is in, the page goes on with a fresh one.
     self.postMessage({ id, fatal: String(error.message ?? error).trim().split("\n").at(-1) });

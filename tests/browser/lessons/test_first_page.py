@@ -1,16 +1,13 @@
 """The first page of the course, and what a page of another local server can reach: nothing."""
 
 import contextlib
-import functools
-import http.server
 import re
-import threading
 from urllib.parse import urlsplit
 
 import pytest
 from driving import expect, violations
 from notebooks import STEMS
-from serving import first_page
+from serving import first_page, serve_folder
 
 pytestmark = pytest.mark.browser
 
@@ -41,11 +38,8 @@ def test_the_first_page_is_a_map_of_the_lessons_without_code(chromium, course_se
 def other_port(tmp_path):
     """The port of another local server, with an empty page."""
     (tmp_path / "index.html").write_text("<title>other</title>")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
+    with serve_folder(tmp_path) as address:
+        yield urlsplit(address).port
 
 
 def test_a_page_of_another_port_reaches_nothing(chromium, course_server, other_port):
