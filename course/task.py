@@ -3,6 +3,7 @@
 The lesson's stub keeps a short docstring; the signature, the rules and one worked case stand here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from textwrap import fill, wrap
@@ -29,7 +30,7 @@ class Task:
     rule. `call` and `returns` are how the card writes the call and the result where these in full
     would hide the few values that matter. Where the answer is a generator, `answers` are what is
     sent into it, in order, and `result` is the list of what it yields: its first move, and one
-    more for each answer.
+    more for each answer. `exhibit` makes lines that the answer is about, such as a log.
     """
 
     signature: str
@@ -40,6 +41,7 @@ class Task:
     steps: tuple[str, ...] = ()
     call: str = ""
     returns: str = ""
+    exhibit: Callable[[], str] | None = None
 
     def worked(self, function: Any) -> Any:
         """The result of `function` for the case, to be compared with `result`."""
@@ -70,7 +72,8 @@ class TaskCard:
         ]
         call = contract.call or show_call(item.name, contract.args)
         steps = [("step by step", "\n".join(contract.steps))] if contract.steps else []
-        for title, text in [("For example", call), *steps, *_outcome(contract)]:
+        exhibit = [("seen", contract.exhibit())] if contract.exhibit else []
+        for title, text in [*exhibit, ("For example", call), *steps, *_outcome(contract)]:
             lines += ["", f"{title}:"]
             for line in text.splitlines():
                 lines += wrap(line, 76, initial_indent="  ", subsequent_indent="    ") or [""]
@@ -115,7 +118,8 @@ def _contract(name: str, contract: Task) -> str:
     call, outcome = contract.call or show_call(name, contract.args), _outcome(contract)
     return (
         f'<pre tabindex="0">{signature}</pre><ul>{rules}</ul>'
-        f"<dl><dt>For example</dt><dd><pre>{escape(call)}</pre></dd>"
+        + (f'<pre tabindex="0">{escape(contract.exhibit())}</pre>' if contract.exhibit else "")
+        + f"<dl><dt>For example</dt><dd><pre>{escape(call)}</pre></dd>"
         + (f"<dt>step by step</dt><dd><ol>{steps}</ol></dd>" if steps else "")
         + "".join(f"<dt>{word}</dt><dd><pre>{escape(text)}</pre></dd>" for word, text in outcome)
         + "</dl>"
