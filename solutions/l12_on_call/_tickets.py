@@ -31,7 +31,7 @@ def fields(right: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     judge, told, given = _Judge(name, answer), _TOLD[name], INCIDENTS[name]
     promises = [f"{metric} at most {most}" for metric, most in given["promises"].items()]
     settings = [f"`{setting}={v!r}`" for setting, v in given["settings"].items()]
-    told_first = f"“{told['user']}”", *told["notes"]
+    told_first = f"“{told['user']}” says a user.", *told["notes"]
     rules = *told_first, f"Promised: {', '.join(promises)}.", f"Settings: {', '.join(settings)}."
     seen, signature = partial(_seen, name), f"{name}() -> dict[str, object]"
     return {
@@ -83,21 +83,23 @@ class _Judge:
         given = as_mapping(ask())
         if given is None or given.keys() != self.right.keys():
             idea = "Return a dict with the keys `cause`, `number` and `fix`, and no others."
-            return Failure(idea, (("for example", _FORM),), "form")
-        cause, causes = given["cause"], self.told["causes"]
+            return Failure(idea, ask.example(_FORM, ask()), "form")
+        cause, causes = str(given["cause"])[:99], self.told["causes"]
+        rows = ask.example("the cause that the metrics show", given["cause"])
         if cause == self.right["cause"]:
             return None
         if cause in causes:
-            return Failure(causes[cause][1], (), cause)
+            return Failure(causes[cause][1], rows, cause)
         if cause in CAUSES:
-            return Failure(f"`{cause}` would show in this number: {CAUSES[cause][1]}. It does not.")
-        near = [f" Nearest is `{each}`." for each in get_close_matches(str(cause), CAUSES, 1)]
-        return Failure(f"The list has no cause {show(cause)}.{''.join(near)}", (), "no_such_cause")
+            idea = f"`{cause}` would show in this number: {CAUSES[cause][1]}. It does not."
+            return Failure(idea, rows)
+        near = [f" Nearest is `{each}`." for each in get_close_matches(cause, CAUSES, 1)]
+        return Failure(f"The list has no such cause.{''.join(near)}", rows, "no_such_cause")
 
     def number(self, ask: Ask, _: random.Random) -> Failure | None:
         """Whether the number is the one that proves the cause."""
         number = as_number(ask()["number"])
-        rows = (("the list asks for", CAUSES[self.right["cause"]][1]), ("got", show(number)))
+        rows = ask.example(CAUSES[self.right["cause"]][1], ask()["number"])
         near = partial(math.isclose, math.nan if number is None else number, rel_tol=0.01)
         for text, (_belief, idea) in self.told["numbers"].items():
             if near(float(text)):
@@ -111,23 +113,19 @@ class _Judge:
         able = [{n: v} for n in now for v in SETTINGS.get(n, []) if v != now[n]]
         [*fix] = [each for each in ({}, *able) if same(each, given)]
         if not fix:
-            idea = f"A fix is {{}} or one of these: {', '.join(map(show, able))}."
-            return Failure(idea, (("got", show(given)),))
+            idea = "A fix is `{}`, or one setting of this deployment with another of its values."
+            return Failure(idea, ask.example(f"one of {{}}, {able}", ask()["fix"]))
         before, after = look(self.name).metrics, look(self.name, **fix[0]).metrics
         promises: dict[str, float] = INCIDENTS[self.name]["promises"]
         ask.shown = rows = tuple(
-            (metric, f"{before[metric]:.4g} before, {after[metric]:.4g} after; promised: {most}")
-            for metric, most in promises.items()
+            (name, ", ".join(f"{metric} {values[metric]:.4g}" for metric in promises))
+            for name, values in (("promised", promises), ("before", before), ("after", after))
         )
         key = next((f"fix {name}" for name in fix[0] if name in self.told["fixes"]), None)
         if fix[0] and not self.right["fix"]:
             return Failure("Every promise was kept before. Leave what is not broken.", rows, key)
         broken = [metric for metric, most in promises.items() if after[metric] > most]
         new = [metric for metric in broken if before[metric] <= promises[metric]]
-        idea = (
-            f"breaks another promise: {new[0]}"
-            if new
-            else f"does not mend it: {''.join(broken[:1])}"
-        )
-        what = f"The cause and the number fit. {show(fix[0])} {idea}."
-        return Failure(what, rows, key) if broken else None
+        idea = f"breaks another promise: {new[0]}" if new else "does not mend it"
+        idea = f"The cause and the number fit. {show(fix[0])} {idea}."
+        return Failure(idea, rows, key) if broken else None
