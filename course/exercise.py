@@ -40,7 +40,7 @@ class Task:
     rule. `call` and `returns` are how the card writes the call and the result where these in full
     would hide the few values that matter. Where the answer is a generator, `answers` are what is
     sent into it, in order, and `result` is the list of what it yields: its first move, and one
-    more for each answer.
+    more for each answer. `exhibit` makes lines that the answer is about, such as a log.
     """
 
     signature: str
@@ -51,6 +51,7 @@ class Task:
     steps: tuple[str, ...] = ()
     call: str = ""
     returns: str = ""
+    exhibit: Callable[[], str] | None = None
 
     def worked(self, function: Any) -> Any:
         """The result of `function` for the case, to be compared with `result`."""

@@ -163,12 +163,20 @@ LESSONS = (
         minutes=45,
         builds_on=("0", "3b"),
     ),
+    Lesson(
+        stem="l12_on_call",
+        title="On call",
+        builds="Diagnose eight deployments that break a promise: the cause, the number that proves "
+        "it, and the setting that mends it.",
+        minutes=50,
+        builds_on=("2", "7", "8", "9", "10"),
+    ),
 )
 
 
 CORE_PATH = ("0", "1", "2", "3b", "7", "8", "10")
 """The lessons for whoever has an afternoon: the least that shows a whole engine."""
-ELECTIVES = ("4b", "5", "5b", "6", "9", "11")
+ELECTIVES = ("4b", "5", "5b", "6", "9", "11", "12")
 """Lessons on which no lesson of the core path builds, for whoever wants to know more."""
 
 

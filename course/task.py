@@ -42,7 +42,8 @@ class TaskCard:
         ]
         call = contract.call or show_call(item.name, contract.args)
         steps = [("step by step", "\n".join(contract.steps))] if contract.steps else []
-        for title, text in [("For example", call), *steps, *_outcome(contract)]:
+        exhibit = [("seen", contract.exhibit())] if contract.exhibit else []
+        for title, text in [*exhibit, ("For example", call), *steps, *_outcome(contract)]:
             lines += ["", f"{title}:"]
             for line in text.splitlines():
                 lines += wrap(line, 76, initial_indent="  ", subsequent_indent="    ") or [""]
@@ -84,7 +85,8 @@ def _contract(name: str, contract: Task) -> str:
     call, outcome = contract.call or show_call(name, contract.args), _outcome(contract)
     return (
         f'<pre tabindex="0">{signature}</pre><ul>{rules}</ul>'
-        f"<dl><dt>For example</dt><dd><pre>{escape(call)}</pre></dd>"
+        + (f'<pre tabindex="0">{escape(contract.exhibit())}</pre>' if contract.exhibit else "")
+        + f"<dl><dt>For example</dt><dd><pre>{escape(call)}</pre></dd>"
         + (f"<dt>step by step</dt><dd><ol>{steps}</ol></dd>" if steps else "")
         + "".join(f"<dt>{word}</dt><dd><pre>{escape(text)}</pre></dd>" for word, text in outcome)
         + "</dl>"

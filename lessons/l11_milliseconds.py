@@ -652,10 +652,9 @@ def _():
 
     ## What comes next
 
-    This was the last lesson. `python -m benchmarks.step_time` records all times of this page on your
-    machine, and `nanogpt/executors/kernel.py` is the forward pass as one compiled call.
-
-    [Back to the course's front page](/?file=index.py&view-as=present)
+    In [lesson 12](/?file=l12_on_call.py) you read an engine from outside: eight tickets to diagnose.
+    `python -m benchmarks.step_time` records all times of this page on your machine, and
+    `nanogpt/executors/kernel.py` is the forward pass as one compiled call.
     """)
     return
 

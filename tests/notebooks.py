@@ -197,7 +197,7 @@ def left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
     import marimo
 
     outputs = [each.content if isinstance(each, Withheld) else each for each in found]
-    attempts = [value.report for value in names.values() if isinstance(value, Attempt)]
+    attempts = [each.report for each in (*names.values(), *found) if isinstance(each, Attempt)]
     cards = [each for each in outputs if isinstance(each, Report)]
     return Visit(
         {report.exercise: report.status for report in attempts},

@@ -32,7 +32,8 @@ def weakenings(function: Function, calls: Calls) -> Iterator[tuple[str, Function
             yield how, _seeing(function, index, blur)
         if any(isinstance(value, list) and value for value in values):
             yield f"{name} changed in place", _changing(function, index)
-    for how, blur in _blurs("result", list(_results(function, calls[:12])), used):
+    results = _results(function, calls[:12]) if names else ()  # without arguments it is constant
+    for how, blur in _blurs("result", list(results), used):
         yield how, _giving(function, blur)
     for _, line, changed in rewritten(function, _left_out, _without_annotations):
         yield line, changed

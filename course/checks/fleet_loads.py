@@ -1,11 +1,15 @@
 """The fleet that a policy of the learner's own decides for, and the loads that it serves."""
 
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
+from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.workload import FleetRequest, Workload
+from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
 
 FLEET = FleetConfig(
     name="yours",
@@ -79,3 +83,61 @@ def _spread(draw: random.Random, low: int, high: int, count: int) -> list[int]:
     numbers = [low + round((high - low) * (i + 0.5) / count) for i in range(count)]
     draw.shuffle(numbers)
     return numbers
+
+
+# --- a router by old reports --------------------------------------------------------------------
+
+US_PER_TOKEN = 13
+REPORT_US = 50_000
+"""How often a worker reports its load."""
+
+
+def prompts(num_prefixes: int, gap_us: int) -> Workload:
+    """200 prompts of 650 to 750 tokens; without a common prefix if `num_prefixes` is 0."""
+    draw, now_us = random.Random(f"{num_prefixes} prefixes"), 0
+    openings = [draw.randbytes(600) for _ in range(num_prefixes)]
+    requests: list[FleetRequest] = []
+    for number in range(200):
+        opening = draw.choice(openings) if openings else draw.randbytes(600)
+        prompt = tuple(opening + draw.randbytes(draw.randint(50, 150)))
+        deadline_us = now_us + 500_000
+        requests.append(FleetRequest(number, now_us, prompt, draw.randint(5, 30), 5, deadline_us))
+        now_us += round(draw.expovariate(1 / gap_us))
+    return Workload(tuple(requests))
+
+
+class OldReports:
+    """Routes by loads that are up to `every_us` old, with or without a `busy_until`. Mutable.
+
+    `history` has, for each report, its time and (time, tokens) of what each worker was sent then.
+    """
+
+    def __init__(self, busy_until: Callable[..., Any] | None, every_us: int = REPORT_US) -> None:
+        self._busy_until, self._every_us = busy_until, every_us
+        self._reported: dict[int, WorkerView] = {}
+        self.history: list[tuple[int, dict[int, list[tuple[int, int]]]]] = []
+
+    def __call__(self, snapshot: FleetSnapshot) -> tuple[int, int] | None:
+        """The oldest waiting request, to the worker that seems to finish its prefill first."""
+        if not self.history or snapshot.now_us - self.history[-1][0] >= self._every_us:
+            self._reported = {worker.id: worker for worker in snapshot.workers}
+            self.history.append((snapshot.now_us, {each.id: [] for each in snapshot.workers}))
+        if not snapshot.waiting:
+            return None
+        [request, *_] = snapshot.waiting
+        hits = snapshot.hit_tokens.get(request.id, {})
+        chosen = decisions.route(
+            [self._seen(worker.id, snapshot.now_us) for worker in snapshot.workers], hits
+        )
+        to_compute = request.known_tokens - hits.get(chosen, 0)
+        self.history[-1][1][chosen].append((snapshot.now_us, to_compute))
+        return request.id, chosen
+
+    def _seen(self, worker: int, now_us: int) -> WorkerView:
+        """The worker's report, brought up to the present by `busy_until`, if there is one."""
+        report = self._reported[worker]
+        if self._busy_until is None:
+            return report
+        at_us, sent = self.history[-1]
+        done_us = self._busy_until(at_us, report.backlog_tokens, list(sent[worker]), US_PER_TOKEN)
+        return replace(report, backlog_tokens=max(0, done_us - now_us) // US_PER_TOKEN)

@@ -12,7 +12,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling.jobs import RunError
 from course.calling.policies import Policy
-from course.checks.fleet_loads import FLEET, Load
+from course.checks.fleet_loads import FLEET, Load, OldReports, prompts
 from course.lesson_data.l09_fleet import PLAIN, ms
 from course.lesson_data.texts import table
 from course.replay import Rerun
@@ -22,7 +22,6 @@ from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import FleetRequest, Workload
-from nanogpt.views.fleet_views import FleetSnapshot, WorkerView
 
 Serving = FleetRun | str
 """A run of a fleet, or the sentence that says why there is none."""
@@ -33,7 +32,6 @@ ROOMY = replace(PLAIN, kv_tokens=32_768)
 """K/V for all requests at once, so that only the routing decides."""
 MANY = replace(PLAIN, kv_tokens=6144)
 """Room for about a third of twelve prefixes of 600 tokens, beside the running requests."""
-US_PER_TOKEN = 13
 
 
 def one_system_prompt() -> Workload:
@@ -51,21 +49,7 @@ def one_system_prompt() -> Workload:
 
 def twelve_system_prompts() -> Workload:
     """200 requests, each with one of twelve prefixes of 600 tokens, one every 6 ms on average."""
-    return _prompts(12, 6000)
-
-
-def _prompts(num_prefixes: int, gap_us: int) -> Workload:
-    """200 prompts of 650 to 750 tokens; without a common prefix if `num_prefixes` is 0."""
-    draw, now_us = random.Random(f"{num_prefixes} prefixes"), 0
-    openings = [draw.randbytes(600) for _ in range(num_prefixes)]
-    requests: list[FleetRequest] = []
-    for number in range(200):
-        opening = draw.choice(openings) if openings else draw.randbytes(600)
-        prompt = tuple(opening + draw.randbytes(draw.randint(50, 150)))
-        deadline_us = now_us + 500_000
-        requests.append(FleetRequest(number, now_us, prompt, draw.randint(5, 30), 5, deadline_us))
-        now_us += round(draw.expovariate(1 / gap_us))
-    return Workload(tuple(requests))
+    return prompts(12, 6000)
 
 
 def served(config: FleetConfig, load: Workload, **policies: Any) -> Serving:
@@ -128,49 +112,10 @@ def _routing_row(name: str, run: Serving) -> str:
 
 # --- old reports --------------------------------------------------------------------------------
 
-REPORT_US = 50_000
-"""How often a worker reports its load."""
-
 
 def different_prompts() -> Workload:
     """200 requests without a common prefix, one every 4.5 ms on average."""
-    return _prompts(0, 4500)
-
-
-class OldReports:
-    """Routes by loads that are up to `REPORT_US` old, with or without a `busy_until`. Mutable."""
-
-    def __init__(self, busy_until: Callable[..., Any] | None) -> None:
-        self._busy_until = busy_until
-        self._reported_us = -REPORT_US
-        self._reported: dict[int, WorkerView] = {}
-        self._sent: dict[int, list[tuple[int, int]]] = {}
-
-    def __call__(self, snapshot: FleetSnapshot) -> tuple[int, int] | None:
-        """The oldest waiting request, to the worker that seems to finish its prefill first."""
-        if snapshot.now_us - self._reported_us >= REPORT_US:
-            self._reported_us = snapshot.now_us
-            self._reported = {worker.id: worker for worker in snapshot.workers}
-            self._sent = {worker.id: [] for worker in snapshot.workers}
-        if not snapshot.waiting:
-            return None
-        [request, *_] = snapshot.waiting
-        hits = snapshot.hit_tokens.get(request.id, {})
-        chosen = decisions.route(
-            [self._seen(worker.id, snapshot.now_us) for worker in snapshot.workers], hits
-        )
-        to_compute = request.known_tokens - hits.get(chosen, 0)
-        self._sent[chosen].append((snapshot.now_us, to_compute))
-        return request.id, chosen
-
-    def _seen(self, worker: int, now_us: int) -> WorkerView:
-        """The worker's report, brought up to the present by `busy_until`, if there is one."""
-        report = self._reported[worker]
-        if self._busy_until is None:
-            return report
-        sent = list(self._sent[worker])
-        done_us = self._busy_until(self._reported_us, report.backlog_tokens, sent, US_PER_TOKEN)
-        return replace(report, backlog_tokens=max(0, done_us - now_us) // US_PER_TOKEN)
+    return prompts(0, 4500)
 
 
 def by_old_reports(busy_until: Callable[..., Any] | None) -> FleetRun:

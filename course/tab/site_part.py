@@ -64,9 +64,9 @@ def _sources() -> Iterable[Path]:
     """The Python that checks import, and the styles of their reports; no tensors' exercises."""
     left_out = {_ROOT / "solutions" / item.lesson / f"{item.name}.py" for item in _with_tensors()}
     for package in ("nanogpt", "course", "solutions", "widgets"):
-        for path in sorted((_ROOT / package).rglob("*.py*")):
+        for path in sorted((_ROOT / package).rglob("*.*")):
             is_needed = package != "course" or path.relative_to(_ROOT).parts[1] not in _NOT_NEEDED
-            if is_needed and path.suffix in (".py", ".pyi") and path not in left_out:
+            if is_needed and path.suffix in (".py", ".pyi", ".toml") and path not in left_out:
                 yield path
     yield from sorted((_ROOT / "course" / "static").glob("*.css"))
 

@@ -30,7 +30,7 @@ NEW_TASKS = {
 }  # fmt: skip
 NEW = (
     NEW_TASKS
-    | {e.id for e in exercises() if e.lesson.startswith("l11")}
+    | {e.id for e in exercises() if e.lesson.startswith(("l11", "l12"))}
     | {"l00.capacity", "l03.merge_attention", "l08.propose_ngram", "l09.busy_until"}
     | {"l11.quantize_kv"}
 )

@@ -1,0 +1,1 @@
+"""Lesson 12, on call: a module for each ticket."""

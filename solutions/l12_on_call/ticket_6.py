@@ -1,0 +1,12 @@
+"""Exercise 12.6: slower by the hour."""
+
+from solutions.l12_on_call._tickets import Exercise, fields
+
+
+def ticket_6() -> dict[str, object]:
+    # With all requests gone, 88 % of the KV tokens are in use: those of clients that have left.
+    # `abort` frees them at once; `finish` would compute for nobody first.
+    return {"cause": "kv_leak", "number": 88.0, "fix": {"on_disconnect": "abort"}}
+
+
+EXERCISE = Exercise(number=6, title="Slower by the hour", minutes=5, **fields(ticket_6))
