@@ -165,9 +165,35 @@ class BlockStepRecord(StepRecord, frozen=True):
     blocks: BlocksRecord
 
 
-def with_blocks(record: StepRecord, blocks: BlocksRecord) -> BlockStepRecord:
-    """The same step, and what it did to the pool."""
-    return BlockStepRecord(**structs.asdict(record), blocks=blocks)
+@dataclass(frozen=True, slots=True)
+class HostRecord:
+    """The host tier after a step, and what the step copied. A block there is known by its hash.
+
+    Up to `num_blocks` are held, `hashes`, the first to be dropped first. `loaded` are (request id,
+    block, hash) copied to the pool before the step, `stored` were copied from it, `dropped` went.
+    """
+
+    num_blocks: int
+    hashes: tuple[str, ...]
+    loaded: tuple[tuple[int, int, str], ...]
+    stored: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+class TieredStepRecord(BlockStepRecord, frozen=True):
+    """A step's record in a run with a host tier behind its blocks."""
+
+    host: HostRecord
+
+
+def with_blocks(
+    record: StepRecord, blocks: BlocksRecord, host: HostRecord | None = None
+) -> BlockStepRecord:
+    """The same step, and what it did to the pool and to the host tier, if there is one."""
+    fields = structs.asdict(record)
+    if host is not None:
+        return TieredStepRecord(**fields, blocks=blocks, host=host)
+    return BlockStepRecord(**fields, blocks=blocks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Engines driven step by step through one workload, and held to the oracle's text and K/V."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nanogpt import GPT, Scheduler, TextbookModel, assemble_fused_batch, disassemble_fused_cache
+from nanogpt.block_tables import BlockTables
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.policies import Policies
+from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.sliding_window import kept_positions, visible
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
@@ -155,6 +157,27 @@ def assert_holds_the_right_kv(
             torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)
 
 
+def assert_host_holds_the_right_kv(
+    cache: BlockTables,
+    requests: Iterable[Request],
+    texts: Mapping[int, tuple[int, ...]],
+    window: int | None,
+    sinks: int,
+) -> None:
+    """Every copy in the host tier is the K/V of the block whose hash it has."""
+    if cache.host is None:
+        return
+    copies = dict(cache.host.kv_of)
+    for request in requests:
+        right = kv_from_scratch(texts[request.id], window, sinks)
+        names = block_hashes(texts[request.id], cache.size, request.cache_salt or "")
+        for i, name in enumerate(names):
+            if name in copies:
+                block = right[:, :, :, i * cache.size : (i + 1) * cache.size]
+                torch.testing.assert_close(copies.pop(name), block, rtol=1e-9, atol=1e-9)
+    assert not copies
+
+
 def watched(
     arrivals: Arrivals,
     config: EngineConfig,
@@ -175,6 +198,8 @@ def watched(
     for _ in steps_of(engine, arrivals):
         engine.cache.check()
         assert_holds_the_right_kv(engine, texts, model)
+        if isinstance(engine.cache, BlockTables):
+            assert_host_holds_the_right_kv(engine.cache, [r for _, r in arrivals], texts, *rule[1:])
     for _, request in arrivals:
         assert tuple(request.tokens_so_far) == texts[request.id], request.id
     trace = engine.trace()

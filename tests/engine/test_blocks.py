@@ -126,6 +126,7 @@ def test_whatever_is_shared_the_texts_and_the_kv_are_the_oracles(
     more=st.integers(0, 12),
     settings=st.fixed_dictionaries(
         {
+            "host_kv_tokens": st.none() | st.integers(1, 40),
             "token_budget": st.integers(1, 20),
             "max_batch_size": st.integers(1, 5),
             "policy": st.sampled_from(["fcfs", "priority"]),
