@@ -8,7 +8,6 @@ with app.setup(hide_code=True):
     import torch
 
     from course.attempt import attempt, exhibit
-    from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l07_pool as pool
     from course.lesson_data import l07b_agents as agents
@@ -105,16 +104,10 @@ def _():
     mo.md(r"""
     ## Finding a prefix in two tiers
 
-    The marked line opens the step's transaction. It loads before the pass, stores after it, and undoes
-    both if the step fails. The first of your three functions is called before it, in `match`, and the last
-    within it. Lesson 7's `longest_match` looked for blocks in the pool only. What ends a match now?
+    The engine loads and stores within the step's transaction: if the step fails, both tiers are as they were before.
+    It calls the first of your three functions before the step, for each request that may start. Lesson 7's
+    `longest_match` looked for blocks in the pool only. What ends a match now?
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    engine_loop("self.cache.transaction(")
     return
 
 
@@ -168,10 +161,10 @@ def _():
         mo.md(r"""
             ## Load it, or compute it again?
 
-            Loading is a decision. A transfer has a fixed latency, and a step has a fixed cost, which it pays in
-            any case. This engine loads first and computes then; the two do not overlap. The same function
-            decides what happens to a preempted request: with "load" its K/V comes back from the host (engines
-            call that *swapping*), with "compute" it is recomputed.
+            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads first
+            and computes then. The same function decides about a preempted request: with "load" its K/V comes back from
+            the host (*swapping*), with "compute" it is recomputed. Your third function says what the host keeps: it is
+            larger than the pool, and it is not infinite.
         """),
     )
     return
@@ -199,17 +192,6 @@ def _():
 @app.cell(hide_code=True)
 def _():
     hints("l07.load_or_compute")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ## What does the host keep?
-
-    The host is larger than the pool, and it is not infinite. After each step in which a block of a request
-    has become full, the engine asks what the host keeps of that text and of the others.
-    """)
     return
 
 
@@ -331,13 +313,12 @@ def _():
             | 896 | 32.8 % | 44.6 ms | 87.5 % | 12.4 ms |
             | 768 | 0 % | 66.1 ms | 87.5 % | 14.2 ms |
 
-            A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and the
-            first token comes almost five times earlier than without. **Where everything fits, the tier loses**: the
-            first token comes 8 % later, because its step also stores blocks. vLLM and SGLang copy beside the
-            computation, which hides most of that, but the copies still use the link. LMCache's users report the
-            same loss: [#970](https://github.com/LMCache/LMCache/issues/970), 340 s instead of 306 s for 4,175
-            requests; in [#1109](https://github.com/LMCache/LMCache/issues/1109) three tokens of 15,444 were loaded,
-            since the pool had all others.
+            A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and the first token
+            comes almost five times earlier than without. **Where everything fits, the tier loses**: the first token comes
+            8 % later, because its step also stores blocks. vLLM and SGLang copy beside the computation, which hides most of
+            that. LMCache's users report the same loss: 340 s instead of 306 s for 4,175 requests
+            ([#970](https://github.com/LMCache/LMCache/issues/970)), and three tokens of 15,444 that were ever loaded, since
+            the pool had the others ([#1109](https://github.com/LMCache/LMCache/issues/1109)).
         """),
     )
     return
@@ -395,45 +376,23 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
-    ### Exhibit B: copied when it is evicted
-
-    To save copies, an engine copies a block only when the pool evicts it. It allocates blocks, evicting some, runs
-    the pass, and then copies the evicted blocks to the host, together with all other copies of the step.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
     predict(
         "l07.late_copy",
-        "What does an agent get that returns and finds its blocks in the host?",
+        "Exhibit B. To save copies, an engine copies a block only when the pool evicts it. It allocates blocks, evicting "
+        "some, runs the pass, and then copies what it has evicted. **What does an agent find in the host when it returns?**",
         (
             "Its K/V, one step late",
             "K/V of another conversation, under its own hashes",
             "Nothing: the hashes were removed by the eviction",
         ),
         1,
-        "The pool evicted the block because a request of this step needed it. The pass has overwritten it when the "
-        "copy is made, so the host keeps the other request's K/V under the old hash. The copy must come before the "
-        "pass, which then has to wait for it. "
-        "[vLLM #43946](https://github.com/vllm-project/vllm/pull/43946) proposed such copies and put them into the "
-        "stream of the pass for that reason; it was closed. What write-through costs instead is seen in "
-        "[inference-sim #1726](https://github.com/inference-sim/inference-sim/pull/1726): a guide that took the copies "
-        "for evictions sized the host 8.5 times too small.",
+        "The pool evicted the block because a request of this step needed it, and the pass has overwritten it when the "
+        "copy is made. The copy must come before the pass, which then waits for it. "
+        "[vLLM #43946](https://github.com/vllm-project/vllm/pull/43946) proposed copies at eviction and put them into the "
+        "stream of the pass for that reason; it was closed. What write-through costs instead: a guide that took the copies "
+        "for evictions sized the host 8.5 times too small "
+        "([inference-sim #1726](https://github.com/inference-sim/inference-sim/pull/1726)).",
     )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ### Exhibit C: a hit that is gone when it is needed
-
-    A request has a hit of two blocks in the pool and four in the host. The engine counts the hit, takes four blocks to
-    load into, and then lets the request's table refer to the two.
-    """)
     return
 
 
@@ -441,17 +400,18 @@ def _():
 def _():
     predict(
         "l07.counted",
-        "The pool is full of free, cached blocks. What can go wrong?",
+        "Exhibit C. A request has a hit of two blocks in the pool and four in the host. The engine counts the hit, takes four "
+        "blocks to load into, and then lets the request's table refer to the two. **What can go wrong?**",
         (
             "The four blocks may be too few",
             "The two blocks may be among the four",
             "The host may drop the four while they are loaded",
         ),
         1,
-        "Until a table refers to them, the two blocks are free, so the pool may evict them for the load: the hit was "
-        "counted, and its K/V is overwritten. First let the tables refer to every block that was counted, then "
-        "allocate. [vLLM #33775](https://github.com/vllm-project/vllm/pull/33775) repairs this order for models with "
-        "several groups of layers.",
+        "Until a table refers to them, the two blocks are free, so the pool may evict them for the load: the hit was counted, "
+        "and its K/V is overwritten. First let the tables refer to every block that was counted, then allocate. "
+        "[vLLM #33775](https://github.com/vllm-project/vllm/pull/33775) repairs this order for models with several groups of "
+        "layers.",
     )
     return
 

@@ -248,7 +248,7 @@ class BlockTables(KVStore):
             published=tuple(published),
             **{name: tuple(blocks) for name, blocks in events.items()},
         )
-        return with_blocks(record, blocks, self.host and self.host.record())
+        return with_blocks(record, blocks, self.host and self.host.record(self.block_bytes))
 
     def check(self) -> None:
         """Assert that the state is consistent, and only full, committed blocks can be found."""

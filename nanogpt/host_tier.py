@@ -1,10 +1,5 @@
 """A second tier behind the pool of blocks: copies of full blocks in host memory, by their hashes.
 
-    computed --publish--> in the pool --evict--> gone, or still in the host tier
-                             |   ^                             |
-                             |   +----- load, before a step ---+
-                             +--------- write through ---------^
-
 A full block is copied as soon as it can be found, so an eviction has nothing to copy. A block is
 loaded before the step that needs it. A step that fails leaves the tier as it was. Knows neither
 tensors nor requests; the decisions are policies (`policies/blocks.py`).
@@ -22,9 +17,9 @@ from nanogpt.trace import HostRecord
 class HostTier:
     """Copies of up to `num_blocks` blocks of `block_size` tokens.
 
-    A `CostClock` is charged for what its link carries, one transfer in each direction and step.
-    What it costs to load is judged by the clock's cost model, on the wall clock by `SERVER_CPU`.
-    Mutable: the copies, and what happened since `record` was last asked.
+    A `CostClock` is charged for one transfer in each direction and step. Whether a load pays is
+    judged by the clock's cost model, on the wall clock by `SERVER_CPU`.
+    Mutable: the copies, and what the last step did.
     """
 
     def __init__(
@@ -34,10 +29,7 @@ class HostTier:
         self.clock = clock if isinstance(clock, CostClock) else None
         self.costs = SERVER_CPU if self.clock is None else self.clock.model
         self.kv_of: dict[str, Any] = {}  # the first to be dropped first; replaced, never changed
-        self._loaded: list[tuple[int, int, str]] = []
-        self._stored: list[str] = []
-        self._dropped: list[str] = []
-        self._saved = self.kv_of
+        self.begin()
 
     def match(
         self, hashes: Sequence[str], device: Mapping[str, int], num_tokens: int, size: int
@@ -46,13 +38,12 @@ class HostTier:
 
         If loading is not worth it, only blocks of the pool.
         """
-        match_tiers, costs = self.policies.match_tiers, self.costs
-        blocks, found = match_tiers(hashes, device, self.kv_of.keys(), num_tokens, size)
-        to_load = blocks.count(None) * size
-        if to_load:
-            choose = self.policies.load_or_compute
-            if choose(to_load, costs.kv_bytes, costs.link, costs.step_cost) == "compute":
-                return match_tiers(hashes, device, {}.keys(), num_tokens, size)
+        policies, costs = self.policies, self.costs
+        blocks, found = policies.match_tiers(hashes, device, self.kv_of.keys(), num_tokens, size)
+        if to_load := blocks.count(None) * size:
+            answer = policies.load_or_compute(to_load, costs.kv_bytes, costs.link, costs.step_cost)
+            if answer == "compute":
+                return policies.match_tiers(hashes, device, {}.keys(), num_tokens, size)
         return blocks, found
 
     def touch(self, hashes: Sequence[str]) -> None:
@@ -74,9 +65,11 @@ class HostTier:
         self._dropped += [each for each in before if each not in self.kv_of]
 
     def begin(self) -> None:
-        """Start a step that may fail."""
+        """Start a step, which may fail."""
         self._saved = self.kv_of
-        self._loaded, self._stored, self._dropped = [], [], []
+        self._loaded: list[tuple[int, int, str]] = []
+        self._stored: list[str] = []
+        self._dropped: list[str] = []
 
     def end(self, *, failed: bool) -> None:
         """End the step: undo it, or let the time pass that its transfers take."""
@@ -86,7 +79,7 @@ class HostTier:
             moved = len(self._loaded) * self.size, len(self._stored) * self.size
             self.clock.wait(sum(map(self.costs.copy_us, moved)))
 
-    def record(self) -> HostRecord:
+    def record(self, block_bytes: int) -> HostRecord:
         """The copies that are held, and those that the last step made."""
         moved = tuple(self._loaded), tuple(self._stored), tuple(self._dropped)
-        return HostRecord(self.num_blocks, tuple(self.kv_of), *moved)
+        return HostRecord(self.num_blocks, block_bytes, tuple(self.kv_of), *moved)

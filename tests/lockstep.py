@@ -50,20 +50,6 @@ def workloads(draw: st.DrawFn, policies: Sequence[Any]) -> tuple[list[Ask], Engi
     )
 
 
-@st.composite
-def sharing_arrivals(
-    draw: Any, shared: list[int], most_requests: int, most_new: int
-) -> list[tuple[int, Request]]:
-    """Requests that begin with a part of a text, of any length, and go on by themselves or not."""
-    arrivals: list[tuple[int, Request]] = []
-    for i in range(draw(st.integers(1, most_requests))):
-        length = draw(st.integers(0, len(shared)))
-        prompt = shared[:length] + prompt_of(i % 2, draw(st.integers(0, 5)))
-        step, new = draw(st.integers(0, 12)), draw(st.integers(1, most_new))
-        arrivals.append((step, Request(i, prompt or [1], new, draw(st.integers(0, 2)))))
-    return arrivals
-
-
 def steps_of(engine: Engine, arrivals: Arrivals) -> Iterator[StepRecord]:
     """Serve as `Engine.run` does, stopping after every step for a look."""
     queue = sorted(arrivals, key=lambda arrival: arrival[0])

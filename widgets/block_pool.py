@@ -33,11 +33,9 @@ class _Blocks(Struct):
 
 
 class _Host(Struct):
-    num_blocks: Natural
     hashes: list[str]
     loaded: list[tuple[Natural, Natural, str]]
     stored: list[str]
-    dropped: list[str]
 
 
 class _Step(Struct):

@@ -19,7 +19,7 @@ from prometheus_client import (
 
 from nanogpt.engine import Engine
 from nanogpt.kv_cache import KVCache
-from nanogpt.trace import StepRecord, TieredStepRecord
+from nanogpt.trace import BlockStepRecord, StepRecord
 
 SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
@@ -131,25 +131,17 @@ class ServerMetrics:
             new = set(record.admitted) - self._preempted
             hits = sum(hit.num_tokens for hit in record.prefix_hits if hit.request_id in new)
             queried = sum(len(engine.arrived[i].prompt_tokens) for i in new)
-            if isinstance(record, TieredStepRecord):
-                hits -= self._tier(record, engine, new, queried - hits)
+            if isinstance(record, BlockStepRecord) and (host := record.host):
+                found = sum(i in new for i, *_ in host.loaded) * record.blocks.block_size
+                hits -= found
+                self._count("external_prefix_cache_queries", queried - hits)
+                self._count("external_prefix_cache_hits", found)
+                self._count("kv_offload_load_bytes", len(host.loaded) * host.block_bytes)
+                self._count("kv_offload_store_bytes", len(host.stored) * host.block_bytes)
             self._count("prefix_cache_queries", queried)
             self._count("prefix_cache_hits", hits)
             self._preempted.update(record.preempted)
             self._preempted.difference_update(record.finished, record.aborted)
-
-    def _tier(
-        self, record: TieredStepRecord, engine: Engine, new: set[int], num_missed: int
-    ) -> int:
-        """Count what went over the link; return how many tokens new requests found only there."""
-        size, cache = record.blocks.block_size, engine.cache
-        found = size * sum(request_id in new for request_id, _, _ in record.host.loaded)
-        self._count("external_prefix_cache_queries", num_missed + found)
-        self._count("external_prefix_cache_hits", found)
-        if isinstance(cache, KVCache):
-            self._count("kv_offload_load_bytes", len(record.host.loaded) * cache.block_bytes)
-            self._count("kv_offload_store_bytes", len(record.host.stored) * cache.block_bytes)
-        return found
 
     def started(self, num_prompt_tokens: int) -> None:
         """A request's first step has ended."""

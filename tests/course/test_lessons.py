@@ -86,7 +86,7 @@ CLAIMS: dict[str, list[str]] = {
     ],
     "l07b_spilling": [
         "All six texts equal those of the oracle generate() , token for token",
-        "Prefills computed 147 tokens. 144 more were cached: 0 in the pool, and 144 only in the",
+        "Prefills computed 147 tokens. 144 were found: 0 in the pool, and 144 only in the host",
     ],
     "l08_speculation": [  # alone a gain; in a large batch only where little is rejected
         "an ordinary opening 1 44 20 of 145 1.45 ×1.21 ×0.65",
