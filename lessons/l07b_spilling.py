@@ -11,7 +11,6 @@ with app.setup(hide_code=True):
     from course.figure import Figure
     from course.lesson_data import l07_pool as pool
     from course.lesson_data import l07b_agents as agents
-    from course.lesson_data.texts import served
     from course.prediction import after, hints, predict
     from course.replay import replays
     from course.saved_answers import load_policies
@@ -26,17 +25,13 @@ def _():
     mo.md(r"""
     # 7b · When the cache spills
 
-    *35 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three
-    short functions.*
+    *35 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three short functions.*
 
-    Afterwards you can say why a cache that is slightly too small may find nothing at all, keep K/V in a
-    second tier of memory without changing any text, and decide whether to load K/V or to compute it again.
+    Afterwards you can say why a cache that is slightly too small may find nothing at all, keep K/V in a second tier of memory without changing any text, and decide whether to load K/V or to compute it again.
 
     ## How much does an agent find when it returns?
 
-    An *agent* calls a model in a loop. It sends its conversation, gets a few tokens, runs a tool, and
-    returns with the same conversation and a few tokens more. While the tool runs, other agents take
-    their turns. The pool keeps each conversation as free blocks that can be found, until it needs the blocks.
+    An *agent* calls a model in a loop. It sends its conversation, gets a few tokens, runs a tool, and returns with the same conversation and a few tokens more. While the tool runs, other agents take their turns. The pool keeps each conversation in free blocks that can be found, until it needs these blocks for another request.
     """)
     return
 
@@ -45,15 +40,10 @@ def _():
 def _():
     predict(
         "l07.cliff",
-        "Eight agents take turns, always in the same order. Each conversation fills 12 blocks, so all of "
-        "them fill 96. The pool has **84 blocks**, seven eighths of that, and evicts the least recently "
-        "used block first. **How much of its conversation does an agent find when it returns?**",
+        "Eight agents take turns, always in the same order. Each conversation fills 12 blocks, so all of them fill 96. The pool has **84 blocks**, seven eighths of that, and evicts the least recently used block first. **How much of its conversation does an agent find when it returns?**",
         ("Seven eighths", "About half", "One eighth", "Nothing"),
         3,
-        "**Nothing.** When the eighth agent runs, it needs 12 blocks, and the least recently used ones are "
-        "those of the first agent, which is next. The first agent returns, finds nothing, computes all of "
-        "its conversation, and takes the blocks of the second, and so on. In a fixed order of turns, the "
-        "least recently used conversation is always the one that will be needed first.",
+        "**Nothing.** When the eighth agent runs, it needs 12 blocks, and the least recently used ones are those of the first agent, which is next. The first agent returns, finds nothing, computes all of its conversation, and takes the blocks of the second, and so on. With a fixed order of turns, the least recently used conversation is always the one that is needed next.",
     )
     return
 
@@ -61,18 +51,13 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    More memory would help, and a server has more: next to the 80 GB of a GPU there are often 500 GB or more of
-    *host memory*, the RAM of its CPU. The GPU cannot compute on K/V that lies there, but a copy of the K/V can
-    be kept there and loaded when its agent returns. So the engine gets a second **tier**, the *host tier*:
+    More memory would help, and a server has more: next to the 80 GB of a GPU there are often 500 GB of *host memory*, the RAM of its CPU. The GPU cannot compute on K/V that lies there, but the host can keep a copy until the agent returns. So the engine gets a second **tier**, the *host tier*:
 
     - After a step, the engine copies each block that has become full to the host (*write-through*).
-    - When a request is admitted, the engine looks for its prefix in the pool and in the host.
-    - Before the request's first step, the engine takes blocks of the pool for what only the host has, and
-      copies the K/V into them (it *loads* them).
+    - When a request may start, the engine looks for its prefix in the pool and in the host.
+    - Before the request's first step, the engine takes blocks of the pool for what only the host has, and copies the K/V into them: it *loads* them.
 
-    Below, three agents take two turns each on a pool of twelve blocks. Each conversation fills seven.
-    On this machine the pool is RAM too, so both tiers are the same kind of memory here. The copies are real;
-    how long they would take over a GPU's link is **modelled** further down.
+    Below, three agents take two turns each on a pool of twelve blocks, and each conversation fills seven. On this machine the pool is RAM as well, so both tiers are the same kind of memory. The copies are real; how long they take over a GPU's link is **modelled** further down.
     """)
     return
 
@@ -88,13 +73,10 @@ def _():
 
 @app.cell(hide_code=True)
 def _(run_with):
-    after(
-        "l07.cliff",
-        BlockPool(
-            run_with.reference.to_json(),
-            title="Three agents on twelve blocks and a host tier",
-            question="Where is a conversation when its agent returns?",
-        ),
+    BlockPool(
+        run_with.reference.to_json(),
+        title="Three agents on twelve blocks and a host tier",
+        question="Where is a conversation when its agent returns?",
     )
     return
 
@@ -104,9 +86,7 @@ def _():
     mo.md(r"""
     ## Finding a prefix in two tiers
 
-    The engine loads and stores within the step's transaction: if the step fails, both tiers are as they were before.
-    It calls the first of your three functions before the step, for each request that may start. Lesson 7's
-    `longest_match` looked for blocks in the pool only. What ends a match now?
+    The engine loads and stores within the step's transaction: if the step fails, both tiers are as they were before. Before the step, it calls the first of your three functions for each request that may start. Lesson 7's `longest_match` looked for blocks in the pool only. What ends a match now?
     """)
     return
 
@@ -142,14 +122,10 @@ def _():
 def _():
     predict(
         "l07.link",
-        "On the large GPU of this course, a prompt token takes 32 µs to compute, and its K/V has 128 KiB. "
-        "PCIe 5.0 carries about 50,000 bytes per µs. **How much faster is loading a long prefix than computing "
-        "it?**",
+        "On the large GPU of this course, a prompt token takes 32 µs to compute, and its K/V has 128 KiB. PCIe 5.0 carries about 50,000 bytes per µs. **How much faster is loading a long prefix than computing it?**",
         ("About twice", "About 12 times", "About 100 times", "It is slower"),
         1,
-        "131,072 bytes at 50,000 bytes per µs take 2.6 µs, and 32 / 2.6 is about **12**. At 4,096 bytes per µs "
-        "the two are equal. So an NVMe drive that reads 5 GB/s hardly gains anything here, and a network link "
-        "of 10 Gbit/s, 1.25 GB/s, loses: computing is then three times faster.",
+        "131,072 bytes at 50,000 bytes per µs take 2.6 µs, and 32 / 2.6 is about **12**. At 4,096 bytes per µs the two are equal. So a drive that reads 5 GB/s hardly gains anything here, and a network of 10 Gbit/s, 1.25 GB/s, loses: computing is then three times faster.",
     )
     return
 
@@ -161,10 +137,7 @@ def _():
         mo.md(r"""
             ## Load it, or compute it again?
 
-            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads first
-            and computes then. The same function decides about a preempted request: with "load" its K/V comes back from
-            the host (*swapping*), with "compute" it is recomputed. Your third function says what the host keeps: it is
-            larger than the pool, and it is not infinite.
+            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads first and computes then. The same function decides about a preempted request: with "load" its K/V comes back from the host (*swapping*), with "compute" it is recomputed. The third function says what the host keeps, which is larger than the pool but not infinite.
         """),
     )
     return
@@ -225,17 +198,14 @@ def _():
     mo.md(r"""
     ## Your engine with two tiers
 
-    The six turns run again with the functions that you have written so far, in float64 and at temperature 1.
-    A block that is loaded to the wrong place, or a match over a gap, gives a text that is not the oracle's.
+    The six turns run again with the functions that you have written so far, in float64 and at temperature 1. A match over a gap, or a block in the wrong place, gives a text that is not the oracle's.
     """)
     return
 
 
 @app.cell
 def _(load_attempt, match_attempt, run_with, spill_attempt):
-    attempts = {
-        "match_tiers": match_attempt, "load_or_compute": load_attempt, "spill": spill_attempt
-    }
+    attempts = {"match_tiers": match_attempt, "load_or_compute": load_attempt, "spill": spill_attempt}
     earlier = load_policies("l07b_spilling")  # your passed answers from earlier lessons
     yours = pool.with_attempts(earlier.policies, attempts)
     reference_trace, your_trace = run_with(earlier.policies), run_with(yours)
@@ -256,13 +226,7 @@ def _(attempts, reference_trace, your_trace):
 
 @app.cell(hide_code=True)
 def _(attempts, earlier, exact, reference_trace, your_trace):
-    mo.md(
-        served(
-            attempts, agents.six_turns(exact), exact, agents.SETTINGS, your_trace, reference_trace,
-            agents.BLAME, earlier=f"From earlier lessons: {earlier.sentence}",
-            counted=agents.counted(your_trace),
-        )
-    )
+    mo.md(agents.run_report(attempts, earlier, exact, your_trace, reference_trace))
     return
 
 
@@ -272,15 +236,12 @@ def _():
         "l07.fits",
         "Now the pool is **large enough** for all conversations. What does a host tier change?",
         (
-            "Nothing: no block is ever loaded",
-            "Nothing is loaded, but every full block is still copied to the host",
+            "Nothing: no block is ever copied",
+            "No block is loaded, but every full block is still copied to the host",
             "The hit rate rises, since there are two copies",
-            "The engine loads instead of looking in the pool",
         ),
         1,
-        "Write-through copies a block when it becomes full, before anyone knows whether the pool will evict it. "
-        "In a pool that never evicts, all of these copies are for nothing. Nobody can tell beforehand: if the "
-        "engine waited for the eviction, the copy would stand in the way of the request that needs the block.",
+        "Write-through copies a block when it becomes full, before anyone knows whether the pool will evict it. In a pool that never evicts, all of these copies are for nothing.",
     )
     return
 
@@ -289,10 +250,7 @@ def _():
 def _(yours):
     after(
         "l07.fits",
-        Figure(
-            agents.sweep_chart(yours),
-            "How small may the pool be, with a host tier and without?",
-        ),
+        Figure(agents.sweep_chart(yours), "How small may the pool be, with a host tier and without?"),
     )
     return
 
@@ -302,23 +260,16 @@ def _():
     after(
         "l07.fits",
         mo.md(r"""
-            Eight agents take four turns each; their conversations end at 1,088 KV tokens together. The chart shows
-            the last turn of each, with your functions, modelled on the large GPU: one of our prompt tokens stands for
-            16, its K/V goes over PCIe 5.0, and copies in both directions delay the step.
+            Eight agents take four turns each; their conversations end at 1,088 KV tokens together. The chart shows the last turn of each, with your functions, **modelled** on the large GPU: one of our prompt tokens stands for 16, K/V goes over PCIe 5.0, and copies in both directions delay the step.
 
             | pool, KV tokens | found, pool only | TTFT | found, with a host tier | TTFT |
             |--:|--:|--:|--:|--:|
             | 1,024 | 87.5 % | 8.8 ms | 87.5 % | 9.5 ms |
             | 960 | 71.9 % | 19.0 ms | 87.5 % | 10.3 ms |
             | 896 | 32.8 % | 44.6 ms | 87.5 % | 12.4 ms |
-            | 768 | 0 % | 66.1 ms | 87.5 % | 14.2 ms |
+            | 768 | 0.0 % | 66.1 ms | 87.5 % | 14.2 ms |
 
-            A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and the first token
-            comes almost five times earlier than without. **Where everything fits, the tier loses**: the first token comes
-            8 % later, because its step also stores blocks. vLLM and SGLang copy beside the computation, which hides most of
-            that. LMCache's users report the same loss: 340 s instead of 306 s for 4,175 requests
-            ([#970](https://github.com/LMCache/LMCache/issues/970)), and three tokens of 15,444 that were ever loaded, since
-            the pool had the others ([#1109](https://github.com/LMCache/LMCache/issues/1109)).
+            A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and the first token comes almost five times earlier than without. **Where everything fits, the tier loses**: the first token comes 8 % later, because its step also stores blocks. vLLM and SGLang copy beside the computation, which hides most of that. Users of LMCache report such losses: 340 s instead of 306 s for 4,175 requests ([#970](https://github.com/LMCache/LMCache/issues/970)), or a test in which 3 of 15,444 tokens were loaded, since the pool had all others ([#1109](https://github.com/LMCache/LMCache/issues/1109)).
         """),
     )
     return
@@ -329,9 +280,9 @@ def _():
     mo.md(r"""
     ## Break it
 
-    ### Exhibit A: the host is only asked after a miss
+    ### Exhibit A: the host is asked only after a miss
 
-    A tier looks like a fallback, so somebody asks it only if the pool has nothing. Repair the function.
+    A tier looks like a fallback, so this function asks it only if the pool does not have the first block. Predict, then **repair the function in its cell**.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -353,17 +304,10 @@ def ask_after_a_miss(hashes, device, host, num_tokens, size):
 def _():
     predict(
         "l07.fallback",
-        "In which pool does this engine compute the most tokens that the host has?",
-        (
-            "In a very small one: each conversation is evicted whole",
-            "In one that is a little too small: only the ends of conversations are evicted",
-            "In a large one: nothing is evicted",
-        ),
+        "With which pool does this engine compute the most tokens that the host has?",
+        ("A very small one", "One that is a little too small", "One that is large enough"),
         1,
-        "Eviction takes the end of a text first. If the pool still has the first block, the host is not asked, and "
-        "the rest is computed although the host has it. So more memory can make this engine slower. "
-        "[inference-sim #1586](https://github.com/inference-sim/inference-sim/issues/1586) asked its host tier only "
-        "when an allocation had failed: on a lightly loaded GPU it was never asked.",
+        "Eviction takes the end of a text first. If the pool is a little too small, it still has the first block of each text, so the host is not asked, and the rest is computed. In a very small pool nothing is left and the host is asked. [inference-sim #1586](https://github.com/inference-sim/inference-sim/issues/1586) asked its host tier only after a failed allocation: a lightly loaded GPU never asked it.",
     )
     return
 
@@ -378,20 +322,14 @@ def _():
 def _():
     predict(
         "l07.late_copy",
-        "Exhibit B. To save copies, an engine copies a block only when the pool evicts it. It allocates blocks, evicting "
-        "some, runs the pass, and then copies what it has evicted. **What does an agent find in the host when it returns?**",
+        "Exhibit B. To save copies, an engine copies a block only when the pool evicts it. It allocates blocks, evicting some, runs the pass, and then copies what it has evicted. **What does an agent find in the host when it returns?**",
         (
             "Its K/V, one step late",
             "K/V of another conversation, under its own hashes",
             "Nothing: the hashes were removed by the eviction",
         ),
         1,
-        "The pool evicted the block because a request of this step needed it, and the pass has overwritten it when the "
-        "copy is made. The copy must come before the pass, which then waits for it. "
-        "[vLLM #43946](https://github.com/vllm-project/vllm/pull/43946) proposed copies at eviction and put them into the "
-        "stream of the pass for that reason; it was closed. What write-through costs instead: a guide that took the copies "
-        "for evictions sized the host 8.5 times too small "
-        "([inference-sim #1726](https://github.com/inference-sim/inference-sim/pull/1726)).",
+        "The pool evicted the block because a request of this step needed it, and the pass has overwritten it when the copy is made. The copy must come before the pass, which then waits for it. [vLLM #43946](https://github.com/vllm-project/vllm/pull/43946) proposed copies at eviction, and put them into the stream of the pass for that reason; it was closed. Write-through costs memory instead: a guide that took the copies for evictions sized the host 8.5 times too small ([inference-sim #1726](https://github.com/inference-sim/inference-sim/pull/1726)).",
     )
     return
 
@@ -400,18 +338,14 @@ def _():
 def _():
     predict(
         "l07.counted",
-        "Exhibit C. A request has a hit of two blocks in the pool and four in the host. The engine counts the hit, takes four "
-        "blocks to load into, and then lets the request's table refer to the two. **What can go wrong?**",
+        "Exhibit C. A request has a hit of two blocks in the pool and four in the host. The engine counts the hit, takes four blocks to load into, and then lets the request's table refer to the two. **What can go wrong?**",
         (
             "The four blocks may be too few",
             "The two blocks may be among the four",
             "The host may drop the four while they are loaded",
         ),
         1,
-        "Until a table refers to them, the two blocks are free, so the pool may evict them for the load: the hit was counted, "
-        "and its K/V is overwritten. First let the tables refer to every block that was counted, then allocate. "
-        "[vLLM #33775](https://github.com/vllm-project/vllm/pull/33775) repairs this order for models with several groups of "
-        "layers.",
+        "Until a table refers to them, the two blocks are free, so the pool may evict them for the load: the hit was counted, and its K/V is overwritten. First let the tables refer to every block that was counted, then allocate. [vLLM #33775](https://github.com/vllm-project/vllm/pull/33775) describes this race for models with several groups of layers.",
     )
     return
 
@@ -424,8 +358,8 @@ def _():
     - A cache under LRU, used in turns, falls from nearly everything to nothing when it is a little too small.
     - A second tier keeps what the pool evicts. A block is found by its hash in either tier, and one hit may need both.
     - Write-through copies early, so an eviction waits for nothing. It costs copies that may never be read.
-    - Loading pays if the link is faster than computing: bytes per token over bytes per µs, against µs per token.
-    - A tier changes when tokens are computed, and never which. It does not help prompts that come only once.
+    - Loading pays if the link carries a token's K/V in less time than the token takes to compute, and if it is more than a few tokens.
+    - A tier changes which tokens are computed again, and no text. Prompts that come only once gain nothing.
 
     ## The same in vLLM and SGLang
 
@@ -434,21 +368,16 @@ def _():
     | | vLLM, `vllm/v1/kv_offload/` | SGLang, HiCache |
     |:--|:--|:--|
     | switch | `--kv-offloading-size` in GiB, `--kv-offloading-backend native` or `lmcache` | `--enable-hierarchical-cache`, `--hicache-ratio` or `--hicache-size` |
-    | `match_tiers` | `get_computed_blocks`, then the connector's `get_num_new_matched_tokens` behind them | one radix tree; a node knows in which tiers it lies |
-    | `load_or_compute` | loads whatever it finds | loads a hit from a minimum length on |
-    | `spill` | LRU or ARC, all full blocks; optionally only those that are looked up again | `--hicache-write-policy`: `write_through`, `write_through_selective` or `write_back` |
-    | metrics | `vllm:external_prefix_cache_hits`, `vllm:kv_offload_load_bytes`, `_store_bytes` | the same in tokens, by tier |
+    | `match_tiers` | `get_computed_blocks`, then the connector's `get_num_new_matched_tokens` | one radix tree over all tiers |
+    | `load_or_compute` | loads what it finds | loads 10 tokens or more (`load_back_threshold`) |
+    | `spill` | LRU or ARC over full blocks, by choice only those that are looked up again | `--hicache-write-policy`: `write_through`, `write_through_selective` or `write_back` |
+    | metrics | `vllm:external_prefix_cache_hits`, `vllm:kv_offload_load_bytes`, `vllm:kv_offload_store_bytes` | in tokens |
 
-    vLLM matches a run in the pool and then a run in the host; looking each block up in both, as you do, is
-    [#57325](https://github.com/vllm-project/vllm/pull/57325), open in September 2026. Both engines load while
-    other requests compute, and delay only the request that waits. Preempted requests are recomputed from what
-    the tiers still have; the older `--swap-space` of vLLM is gone. SGLang has a third tier, on disk or in
-    other machines.
+    vLLM matches a run in the pool and then a run in the host. To look each block up in both, as you do, is [#57325](https://github.com/vllm-project/vllm/pull/57325), open in September 2026. Both engines can load for one request while others compute. SGLang has a third tier, on disk or on other machines.
 
     ## What comes next
 
-    K/V of known tokens can be kept in many places. The next tokens still come one by one: in
-    [lesson 8](/?file=l08_speculation.py) a small model drafts several of them.
+    K/V of known tokens can be kept in many places, but each new token still takes a pass of its own. In [lesson 8](/?file=l08_speculation.py) a small model drafts several tokens, and the large one checks them in one pass.
     """)
     return
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from course.attempt import Attempt
 from course.lesson_data.l07_measured import drawn_tokens
 from course.lesson_data.l07_pool import computed_tokens, found_tokens
-from course.lesson_data.texts import Arrivals, oracle
+from course.lesson_data.texts import Arrivals, oracle, served
 from course.replay import Rerun
+from course.saved_answers import LoadedPolicies
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.experiments.trace_metrics import request_metrics
@@ -28,7 +31,6 @@ _ASKED = (  # what each agent sends in its first turn, and what it adds in its s
     ("JULIET:\nO Romeo, Romeo! wherefore art tho", " Romeo?"),
     ("NURSE:\nPeter, my fan, and go before me th", " apace."),
 )
-BLAME = "A request reads K/V of other tokens: look at the blocks that it found or loaded."
 POOLS = (*range(320, 1025, 64), 1120, 1280)
 NUM_AGENTS, NUM_TURNS = 8, 4
 
@@ -42,14 +44,23 @@ def six_turns(model: GPT) -> Arrivals:
     return [(10 * request.id, request) for request in first]
 
 
-def counted(trace: Trace) -> str:
-    """The run's counts as a sentence."""
-    hosts = [step.host for step in trace.steps if isinstance(step, BlockStepRecord) and step.host]
-    loaded = sum(len(host.loaded) for host in hosts) * (SETTINGS.block_size or 1)
-    return (
-        f"Prefills computed {computed_tokens(trace)} tokens. {found_tokens(trace)} were found: "
-        f"{found_tokens(trace) - loaded} in the pool, and {loaded} only in the host tier."
-    )
+def run_report(
+    attempts: Mapping[str, Attempt],
+    earlier: LoadedPolicies,
+    model: GPT,
+    yours: Trace,
+    reference: Trace,
+) -> str:
+    """Whose policies the run used, whether its texts are the oracle's, and its counts; Markdown."""
+    hosts = [step.host for step in yours.steps if isinstance(step, BlockStepRecord) and step.host]
+    loaded, found = sum(len(host.loaded) for host in hosts) * 8, found_tokens(yours)
+    where = f"{found - loaded} in the pool, and {loaded} only in the host tier"
+    return served(
+        attempts, six_turns(model), model, SETTINGS, yours, reference,
+        "A request reads K/V of other tokens: look at the blocks that it found or loaded.",
+        earlier=f"From earlier lessons: {earlier.sentence}",
+        counted=f"Prefills computed {computed_tokens(yours)} tokens. {found} were found: {where}.",
+    )  # fmt: skip
 
 
 def agents() -> Arrivals:

@@ -52,15 +52,10 @@ def wrong(key: str, belief: str, idea: str, *ways: Any) -> Misconception:
     return Misconception(key, belief, idea, first, same_result=others)
 
 
-def is_no_list(value: Any) -> bool:
-    items = as_items(value)
-    return items is None or any(not isinstance(each, str) for each in items)
-
-
 MISCONCEPTIONS = (
     Misconception("not_a_list", "The answer is how many blocks are copied, or a set of them.",
                   "The answer is the list of the hashes that the host holds afterwards.",
-                  matches=is_no_list,
+                  matches=lambda value: as_items(value) is None,
                   examples=(lambda published, *_: len(published), lambda *args: {*spill(*args)})),
     Misconception("minus_zero", "The last `capacity` are `kept[-capacity:]`.",
                   "`kept[-0:]` is the whole list: a host without capacity holds nothing.",
@@ -79,8 +74,7 @@ MISCONCEPTIONS = (
     wrong("not_refreshed", "A block that the host has already keeps its place.",
           "The text was used just now, all of it: blocks that the host has already move to the end "
           "of the order too, or parents are dropped before their children.",
-          lambda published, host, others: host + [h for h in published[::-1] if h not in host],
-          lambda published, host, others: host + [h for h in published if h not in host]),
+          lambda published, host, others: host + [h for h in published[::-1] if h not in host]),
     wrong("held_twice", "Every published block is added.",
           "The host has this block already. It holds each hash once.",
           lambda published, host, others: host + published[::-1],
@@ -114,7 +108,7 @@ JUDGE = Comparison(
     evidence=any_host(random.Random(0))[:24],
 )
 CASES: dict[str, list[Args]] = {
-    "a host with room": [([A], [], 4), ([A, B, C], [], 4), ([A], [D], 4), ([B, A], [E, D], 4)],
+    "a host with room": [([A], [], 4), ([A, B, C], [], 4), ([A], [D], 4), ([*"abcdef"], [D, E], 9)],
     "a full host": [([A, B], [D, E], 2), ([A, B], [D, E], 3), ([A, B, C], [D], 2), ([], [D], 1)],
     "blocks that it has already": [
         ([A, B], [A, D], 4), ([A, B, C], [B, A, D], 3), ([A, B], [D, A, E], 4),
@@ -123,11 +117,7 @@ CASES: dict[str, list[Args]] = {
 }  # fmt: skip
 
 EXERCISE = Exercise(
-    number=3,
-    title="Write through, and drop",
-    minutes=8,
-    points=3,
-    is_policy=True,
+    number=3, title="Write through, and drop", minutes=8, points=3, is_policy=True,
     task=Task(
         signature="spill(published: list[str], host: list[str], capacity: int) -> list[str]",
         rules=(
@@ -155,11 +145,8 @@ EXERCISE = Exercise(
         "Join the hashes of `host` that are not published and the published ones in reverse. Keep "
         "the last `capacity` of them; mind a capacity of 0.",
     ),
-    right=(spill, by_moving, from_the_end),
-    misconceptions=MISCONCEPTIONS,
-    checks=(
-        *((name, JUDGE.on(*cases)) for name, cases in CASES.items()),
-        ("any host", JUDGE.on_drawn(any_host)),
-    ),
+    right=(spill, by_moving, from_the_end), misconceptions=MISCONCEPTIONS,
+    checks=(*((name, JUDGE.on(*cases)) for name, cases in CASES.items()),
+            ("any host", JUDGE.on_drawn(any_host)),),
     draw_call=named("published", "host", "capacity"),
-)
+)  # fmt: skip
