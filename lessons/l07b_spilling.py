@@ -57,6 +57,8 @@ def _():
     - When a request may start, the engine looks for its prefix in the pool and in the host.
     - Before the request's first step, the engine takes blocks of the pool for what only the host has, and copies the K/V into them: it *loads* them.
 
+    The engine loads and stores within the step's transaction: if the step fails, both tiers are as they were before. Your first function looks for a prefix in both tiers. Lesson 7's `longest_match` ended at the first block that the pool did not have; what ends a match now?
+
     Below, three agents take two turns each on a pool of twelve blocks, and each conversation fills seven. On this machine the pool is RAM as well, so both tiers are the same kind of memory. The copies are real; how long they take over a GPU's link is **modelled** further down.
     """)
     return
@@ -78,16 +80,6 @@ def _(run_with):
         title="Three agents on twelve blocks and a host tier",
         question="Where is a conversation when its agent returns?",
     )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ## Finding a prefix in two tiers
-
-    The engine loads and stores within the step's transaction: if the step fails, both tiers are as they were before. Before the step, it calls the first of your three functions for each request that may start. Lesson 7's `longest_match` looked for blocks in the pool only. What ends a match now?
-    """)
     return
 
 

@@ -1,7 +1,8 @@
 """Engines driven step by step through one workload, and held to the oracle's text and K/V."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -143,23 +144,16 @@ def assert_holds_the_right_kv(
             torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)
 
 
-def assert_host_holds_the_right_kv(
-    cache: BlockTables,
-    requests: Iterable[Request],
-    texts: Mapping[int, tuple[int, ...]],
-    window: int | None,
-    sinks: int,
-) -> None:
-    """Every copy in the host tier is the K/V of the block whose hash it has."""
-    if cache.host is None:
+def assert_copies_are_right(engine: Engine, texts: Mapping[int, tuple[int, ...]]) -> None:
+    """Every copy in a host tier is the K/V of the text whose hash it has."""
+    if not isinstance(engine.cache, BlockTables) or engine.cache.host is None:
         return
-    copies = dict(cache.host.kv_of)
-    for request in requests:
-        right = kv_from_scratch(texts[request.id], window, sinks)
-        names = block_hashes(texts[request.id], cache.size, request.cache_salt or "")
-        for i, name in enumerate(names):
+    copies, size, rule = dict(engine.cache.host.kv_of), engine.cache.size, engine.config
+    for tokens, salt in itertools.product(texts.values(), ("", "tenant")):
+        right = kv_from_scratch(tokens, rule.sliding_window, rule.num_sinks)
+        for i, name in enumerate(block_hashes(tokens, size, salt)):
             if name in copies:
-                block = right[:, :, :, i * cache.size : (i + 1) * cache.size]
+                block = right[:, :, :, i * size : (i + 1) * size]
                 torch.testing.assert_close(copies.pop(name), block, rtol=1e-9, atol=1e-9)
     assert not copies
 
@@ -184,8 +178,7 @@ def watched(
     for _ in steps_of(engine, arrivals):
         engine.cache.check()
         assert_holds_the_right_kv(engine, texts, model)
-        if isinstance(engine.cache, BlockTables):
-            assert_host_holds_the_right_kv(engine.cache, [r for _, r in arrivals], texts, *rule[1:])
+        assert_copies_are_right(engine, texts)
     for _, request in arrivals:
         assert tuple(request.tokens_so_far) == texts[request.id], request.id
     trace = engine.trace()

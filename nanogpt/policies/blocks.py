@@ -64,12 +64,8 @@ def longest_match(
     From the first block up to the first that is not there. At least one token is left to compute,
     since the last one's logits are needed: a text that is there whole gives its last block up.
     """
-    blocks: list[int] = []
-    for block_hash in hashes[: (num_tokens - 1) // size]:
-        if block_hash not in cached:
-            break
-        blocks.append(cached[block_hash])
-    return blocks, len(blocks) * size
+    blocks, found = match_tiers(hashes, cached, (), num_tokens, size)
+    return [block for block in blocks if block is not None], found
 
 
 def evict_order(blocks: Sequence[CachedBlock]) -> list[int]:

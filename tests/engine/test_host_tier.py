@@ -18,7 +18,6 @@ from nanogpt.policies import Policies
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.request import Request
-from nanogpt.trace import Trace
 from nanogpt.views.step_cost import Link
 
 SETTINGS = EngineConfig(
@@ -26,16 +25,20 @@ SETTINGS = EngineConfig(
     host_kv_tokens=80,
 )  # fmt: skip
 PREFIXES = [prompt_of(i, 16) for i in range(3)]
+NAMES = [block_hashes(prefix, 4, "") for prefix in PREFIXES]
 
 
-def turns() -> list[tuple[int, Request]]:
+def turns(second: tuple[int, ...] = (36, 48, 60)) -> list[tuple[int, Request]]:
     """Three agents take two turns each; their texts together are larger than the pool."""
-    return [(12 * i, Request(i, [*PREFIXES[i % 3], *[7] * (i // 3)], 5)) for i in range(6)]
+    texts = [[*PREFIXES[i % 3], *[7] * (i // 3)] for i in range(6)]
+    steps = (0, 12, 24, *second)
+    return [(step, Request(i, texts[i], 5)) for i, step in enumerate(steps)]
 
 
-def run(*, clock: Any = None, **settings: Any) -> Trace:
+def run(*, clock: Any = None, arrivals: Any = None, **settings: Any) -> Any:
     config = dataclasses.replace(SETTINGS, **settings)
-    return Engine(RecordedTexts(config=fakes.TINY), config, clock=clock).run(turns())
+    engine = Engine(RecordedTexts(config=fakes.TINY), config, clock=clock)
+    return engine.run(arrivals or turns())
 
 
 def loads(trace: Any) -> dict[int, int]:
@@ -50,14 +53,15 @@ def test_agents_find_in_the_host_tier_what_the_pool_has_evicted():
     fakes.assert_equals_oracle(arrivals)
     found = [(h.request_id, h.num_tokens) for step in trace.steps for h in step.prefix_hits]
     assert found == [(3, 16), (4, 16), (5, 16)] and loads(trace).keys() == {3, 4, 5}
-    assert trace.steps[0].host.stored == tuple(reversed(block_hashes(PREFIXES[0], 4, "")))
-    assert not any(
-        h.num_tokens == 16 for s in run(host_kv_tokens=None).steps for h in s.prefix_hits
-    )
-    # A small tier keeps the beginning of the newest text.
-    assert run(host_kv_tokens=8).steps[-1].host.hashes == tuple(
-        block_hashes(PREFIXES[2], 4, "")[1::-1]
-    )
+    assert trace.steps[0].host.stored == tuple(reversed(NAMES[0]))
+    alone, small = run(host_kv_tokens=None), run(host_kv_tokens=8)
+    assert not any(hit.num_tokens == 16 for step in alone.steps for hit in step.prefix_hits)
+    assert small.steps[-1].host.hashes == tuple(NAMES[2][1::-1]), "the beginning of the newest text"
+    windowed = Engine(tiny_model(), dataclasses.replace(SETTINGS, sliding_window=11, num_sinks=1))
+    assert loads(windowed.run(turns()))
+    # Each request is charged for the blocks that it loads: two of them do not fit here.
+    crowd = run(max_kv_tokens=36, arrivals=turns((36, 36, 36)))
+    assert loads(crowd).keys() == {3, 4, 5} and all(len(step.admitted) < 2 for step in crowd.steps)
     with pytest.raises(ValueError, match="host_kv_tokens is 80; it goes with share_prefixes"):
         run(share_prefixes=False)
 
