@@ -132,6 +132,14 @@ LESSONS = (
         builds_on=("0", "2"),
     ),
     Lesson(
+        stem="l07b_spilling",
+        title="When the cache spills",
+        builds="Keep K/V that the pool evicts in host memory, find it there, decide whether to "
+        "load or to compute it, and see when a second tier costs more than it saves.",
+        minutes=35,
+        builds_on=("7",),
+    ),
+    Lesson(
         stem="l08_speculation",
         title="Speculative decoding",
         builds="Verify draft tokens by rejection sampling without changing the distribution of the "
@@ -176,7 +184,7 @@ LESSONS = (
 
 CORE_PATH = ("0", "1", "2", "3b", "7", "8", "10")
 """The lessons for whoever has an afternoon: the least that shows a whole engine."""
-ELECTIVES = ("4b", "5", "5b", "6", "9", "11", "12")
+ELECTIVES = ("4b", "5", "5b", "6", "7b", "9", "11", "12")
 """Lessons on which no lesson of the core path builds, for whoever wants to know more."""
 
 

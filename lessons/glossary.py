@@ -118,6 +118,10 @@ def _():
 
     **Prefix hit**: the beginning of a prompt whose K/V is found in cached blocks.
 
+    **Host tier**: copies of blocks in host memory, which a request may **load** into the pool.
+
+    **Write-through**: copying a block to the host tier as soon as it is full.
+
     **Salt**: an addition to the hash of a block, so that only requests with the same salt share it.
 
     ## Speculative decoding

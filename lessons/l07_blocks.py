@@ -838,7 +838,8 @@ def _():
 
     ## What comes next
 
-    A shared prefix saves prefill, but each new token still takes a pass of its own. In
+    The elective [lesson 7b](/?file=l07b_spilling.py) keeps what the pool evicts in a second tier. A
+    shared prefix saves prefill, but each new token still takes a pass of its own. In
     [lesson 8](/?file=l08_speculation.py) a small model drafts several tokens, and the large one checks
     them in one pass, without changing the distribution of the text.
     """)

@@ -3,7 +3,7 @@
 Blocks are allocated as a sequence grows. Without a `block_size` one block spans the whole context,
 so that each request has a slot. K/V that a step writes is held, and counted, from `commit` on. With
 sharing, a full block can be found by its hash once the step that computed it has committed, and
-requests that begin alike share it.
+requests that begin alike share it. Behind the pool there may be a `HostTier`.
 
     table of request 7: blocks 4, 9     [ 4: positions 0 .. 15 ] [ 9: 16 .. length - 1 | free ]
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nanogpt.block_pool import BlockPool
+from nanogpt.host_tier import HostTier
 from nanogpt.kv_store import KVStore
 from nanogpt.outputs import PrefixHit, Row, SchedulerOutput
 from nanogpt.policies import Policies
@@ -27,8 +28,8 @@ class BlockTables(KVStore):
     """Counts `num_blocks` blocks of `block_size` tokens, of `block_bytes` bytes each.
 
     `num_lanes` requests at most are expected side by side; `share` lets requests of the same salt
-    share full blocks, and `records_blocks` tells the trace of blocks. Mutable: the tables, how many
-    tokens they hold, and the pool.
+    share full blocks, `host` keeps copies of these, and `records_blocks` tells the trace of blocks.
+    Mutable: the tables, how many tokens they hold, the pool and the host tier.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class BlockTables(KVStore):
         block_bytes: int,
         num_lanes: int,
         share: bool = False,
+        host: HostTier | None = None,
         records_blocks: bool = False,
     ) -> None:
         self.pool = BlockPool(num_blocks, num_lanes, policies)
@@ -47,6 +49,7 @@ class BlockTables(KVStore):
         self.block_bytes = block_bytes
         self.policies = policies
         self.share = share
+        self.host = host
         self.records_blocks = records_blocks
         self._table_of: dict[int, tuple[int, ...]] = {}
         self._length_of: dict[int, int] = {}
@@ -63,11 +66,37 @@ class BlockTables(KVStore):
         self._length_of[request_id] = self._num_registered[request_id] = 0
 
     def attach(self, request_id: int, hit: PrefixHit) -> None:
-        """Let the request's empty table name the blocks of a hit: only their numbers are copied."""
-        self.pool.hold(hit.blocks)
-        self._table_of[request_id] = hit.blocks
+        """Let the request's empty table name the blocks of a hit: only their numbers are copied.
+
+        Those that the host tier has are not there before `load`.
+        """
+        self._table_of[request_id] = blocks = tuple([b for b in hit.blocks if b is not None])
+        self.pool.hold(blocks)
         self._length_of[request_id] = hit.num_tokens
         self._num_registered[request_id] = hit.num_tokens // self.size
+
+    def load(self, request_id: int, hit: PrefixHit) -> None:
+        """Take blocks for what the host tier has of a hit, copy it, and let others find it.
+
+        Raises: ValueError when too few are free.
+        """
+        assert self.host is not None
+        self.host.touch(hit.hashes)
+        num_tokens, held = len(hit.blocks) * self.size, self._table_of[request_id]
+        taken = iter(self.pool.take(held, num_tokens, self.size))
+        table = tuple([next(taken) if block is None else block for block in hit.blocks])
+        named = zip(self._held_blocks(hit.num_tokens), hit.blocks, table, hit.hashes, strict=True)
+        loaded = [(depth, block, name) for depth, had, block, name in named if had is None]
+        for _, block, name in loaded:
+            self.write_block(block, self.host.load(request_id, block, name))
+        self.pool.publish(loaded)
+        self._table_of[request_id] = table
+
+    def read_block(self, block: int) -> Any:
+        """A copy of a block's K/V for the host tier; tables have none."""
+
+    def write_block(self, block: int, kv: Any) -> None:
+        """Put K/V of the host tier into a block; tables have nowhere to."""
 
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Hold `num_tokens` freshly written tokens; blocks beyond them are free again."""
@@ -89,16 +118,22 @@ class BlockTables(KVStore):
         preempted = [requeue.request.id for requeue in scheduled.preempted]
         self._snapshot = dict(self._table_of), dict(self._length_of), dict(self._num_registered)
         self.pool.begin()
+        if self.host is not None:
+            self.host.begin()
         for request_id in preempted:
             self.free(request_id)
         for request_id in (*preempted, *scheduled.admitted):
             self.reserve(request_id)
         for request_id, hit in scheduled.prefix_hits.items():
             self.attach(request_id, hit)
+        for request_id, hit in scheduled.prefix_hits.items() if self.host else ():
+            self.load(request_id, hit)  # once no block of any hit can be taken for it
         self.allocate(scheduled.rows)
 
     def end_step(self, scheduled: SchedulerOutput, *, failed: bool) -> None:
         """If the step failed, restore tables and counts. Evicted blocks stay evicted."""
+        if self.host is not None:
+            self.host.end(failed=failed)
         if failed:
             for row in scheduled.rows:
                 if row.request_id in self._table_of:
@@ -145,7 +180,7 @@ class BlockTables(KVStore):
     # --- what is shared ---------------------------------------------------------------------------
 
     def match(self, request: Request) -> PrefixHit | None:
-        """The longest run of registered blocks that the request's tokens begin with.
+        """The longest run of blocks, registered or in the host tier, that the tokens begin with.
 
         Looked up once, and again only when other blocks are registered or the request has grown.
         """
@@ -155,8 +190,11 @@ class BlockTables(KVStore):
         if len(request.block_hashes) < request.num_tokens // self.size:
             request.block_hashes = self.hashes(request, request.tokens_so_far)
         hashes, block_of = request.block_hashes, self.pool.block_of
-        blocks, found = self.policies.longest_match(hashes, block_of, request.num_tokens, self.size)
-        request.prefix_match = asked, PrefixHit(tuple(blocks), found) if found else None
+        find = self.policies.longest_match if self.host is None else self.host.match
+        blocks, found = find(hashes, block_of, request.num_tokens, self.size)
+        names = [hashes[i] for i in self._held_blocks(found)] if self.host else []
+        hit = PrefixHit(tuple(blocks), found, tuple(names)) if found else None
+        request.prefix_match = asked, hit
         return request.prefix_match[1]
 
     def hashes(self, request: Request, token_ids: list[int]) -> list[str]:
@@ -179,7 +217,10 @@ class BlockTables(KVStore):
             hashes = self.hashes(request, [*request.tokens_so_far, *new][: full * self.size])
             request.block_hashes = hashes[: request.num_tokens // self.size]
         held = zip(self._held_blocks(length), self._table_of[request.id], strict=True)
-        self.pool.publish((i, block, hashes[i]) for i, block in held if i < full)
+        blocks = [(i, block, hashes[i]) for i, block in held if i < full]
+        self.pool.publish(blocks)
+        if self.host is not None:
+            self.host.store({name: block for _, block, name in blocks}, self.read_block)
         self._num_registered[request.id] = full
 
     def lasting_blocks(self, request: Request) -> Sequence[int]:
@@ -192,7 +233,7 @@ class BlockTables(KVStore):
             table, computed = hit.blocks, hit.num_tokens
         lasting = self._held_blocks(request.num_tokens)
         named = zip(self._held_blocks(computed), table, strict=True)
-        return [block for index, block in named if index in lasting]
+        return [block for index, block in named if index in lasting and block is not None]
 
     def annotate(self, record: StepRecord) -> StepRecord:
         """The step's record, and what happened to the pool since the step before."""
@@ -207,7 +248,7 @@ class BlockTables(KVStore):
             published=tuple(published),
             **{name: tuple(blocks) for name, blocks in events.items()},
         )
-        return with_blocks(record, blocks)
+        return with_blocks(record, blocks, self.host and self.host.record(self.block_bytes))
 
     def check(self) -> None:
         """Assert that the state is consistent, and only full, committed blocks can be found."""
@@ -218,6 +259,7 @@ class BlockTables(KVStore):
             assert 0 <= self._num_registered[request_id] <= self._length_of[request_id] // self.size
         self.pool.check(list(self._table_of.values()))
         assert self.share or not self.pool.block_of
+        assert self.host is None or len(self.host.kv_of) <= self.host.num_blocks
 
     def _held_blocks(self, num_computed_tokens: int) -> Sequence[int]:
         """The blocks of a text, by index, that a request's table names by now."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from nanogpt.trace import ClockRecord, ForwardRecord
 from nanogpt.validate import check_amount, check_int
+from nanogpt.views.step_cost import Link, StepCost
 
 
 class Clock(Protocol):
@@ -29,13 +30,18 @@ class Clock(Protocol):
         ...
 
 
+RAM = Link(20, 8_000)
+"""Copies within this machine's memory, one thread: docs/costs.md."""
+
+
 @dataclass(frozen=True, slots=True)
 class CostModel:
     """The cost of one forward pass: fixed + the larger of floor and token work + context read.
 
     `floor_us` is the time to read the weights once: on a GPU a small batch pays for the read, not
     for the arithmetic. `prompt_scale` lets one prompt token of ours stand for several of a real
-    prompt, since our prompts are short; padding scales with them and decodes never do.
+    prompt, since our prompts are short; padding scales with them and decodes never do. A token's
+    K/V of `kv_bytes` bytes goes to host memory and back over `link`, while nothing is computed.
     Units: microseconds; `token_us` and `context_us` per token.
     Raises: ValueError for a cost that is not a number from 0 to 10**12 (11 days).
     """
@@ -47,6 +53,8 @@ class CostModel:
     token_us: float
     context_us: float
     prompt_scale: int
+    kv_bytes: int = 4096
+    link: Link = RAM
 
     def __post_init__(self) -> None:
         for name in ("fixed_us", "floor_us", "token_us", "context_us"):
@@ -68,6 +76,18 @@ class CostModel:
         useful = num_prefill + num_decodes
         return self.forward_us(ForwardRecord(useful, num_prefill, useful, context_tokens))
 
+    @property
+    def step_cost(self) -> StepCost:
+        """The cost of a step by its prompt tokens, in whole microseconds, as policies see it."""
+        fixed, each = round(self.fixed_us), round(self.prompt_scale * self.token_us)
+        return StepCost(fixed, each, least=round(self.fixed_us + self.floor_us))
+
+    def copy_us(self, num_tokens: int) -> int:
+        """The cost of one transfer of so many tokens' K/V; none takes no time."""
+        if not num_tokens:
+            return 0
+        return round(self.link.latency_us + num_tokens * self.kv_bytes / self.link.bytes_per_us)
+
 
 SERVER_CPU = CostModel(
     name="a server CPU (fitted)", modelled=True,
@@ -81,11 +101,13 @@ docs/benchmarks/scaling.md describes the fit. Its times are modelled: only the f
 LARGE_GPU = CostModel(
     name="a large GPU", modelled=True,
     fixed_us=500.0, floor_us=4800.0, token_us=32.0, context_us=0.04, prompt_scale=16,
+    kv_bytes=16 * 131_072, link=Link(20, 50_000),
 )  # fmt: skip
 """An 8-billion-parameter model in 16-bit weights on one data-centre GPU, worked out, not timed.
 
 16 GB of weights at 3.35 TB/s take 4.8 ms; 16 GFLOP per token at an achieved 500 TFLOP/s take
 32 us; 128 KiB of K/V per token of context take 0.04 us. One of our prompt tokens stands for 16.
+Its link to host memory is PCIe 5.0 with 16 lanes, of whose 64 GB/s 50 are achieved.
 """
 
 
@@ -104,6 +126,10 @@ class CostClock:
     def charge(self, forwards: Sequence[ForwardRecord]) -> None:
         """Advance by the cost of each forward."""
         self._now_us += sum(self.model.forward_us(forward) for forward in forwards)
+
+    def wait(self, duration_us: int) -> None:
+        """Advance by a time in which nothing is computed."""
+        self._now_us += duration_us
 
 
 class WallClock:

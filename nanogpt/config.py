@@ -91,8 +91,9 @@ class EngineConfig:
     (two). `temperature` 0 is greedy; `seed` fixes every draw. Up to `num_draft_tokens` are guessed
     ahead of every decode. With a `block_size` K/V lies in blocks of so many tokens, shared by
     requests that begin alike if `share_prefixes` (None: in a slot of the context's length for each
-    request). The newest `keep_steps` steps are remembered, with the requests in them (None: all of
-    them); the id of a forgotten one may come again.
+    request). Host memory keeps copies of shared blocks, up to `host_kv_tokens` tokens (None: none).
+    The newest `keep_steps` steps are remembered, with the requests in them (None: all of them); the
+    id of a forgotten one may come again.
     """
 
     token_budget: int = 16
@@ -110,6 +111,7 @@ class EngineConfig:
     num_draft_tokens: int = 0
     block_size: int | None = None
     share_prefixes: bool = False
+    host_kv_tokens: int | None = None
     keep_steps: int | None = None
 
     def __post_init__(self) -> None:
@@ -129,6 +131,7 @@ class EngineConfig:
                 f"{sorted(KV_STORAGES)}"
             )
         limits = ("max_kv_tokens", "max_prefilling", "sliding_window", "keep_steps", "block_size")
+        limits += ("host_kv_tokens",)
         check_limits(**{name: getattr(self, name) for name in limits})
         check_sinks(self.num_sinks, self.sliding_window)
         self._check_extras()
@@ -145,6 +148,9 @@ class EngineConfig:
         size, most = self.block_size, self.max_kv_tokens
         if self.share_prefixes and size is None:
             raise ValueError("share_prefixes is True; it goes with a block_size")
+        if self.host_kv_tokens is not None and not self.share_prefixes:
+            what = f"host_kv_tokens is {self.host_kv_tokens}"
+            raise ValueError(f"{what}; it goes with share_prefixes")
         if size is not None and most is not None and size > most:
             raise ValueError(f"block_size is {size}, more than the {most} KV tokens")
         if self.num_draft_tokens and self.executor not in ("packed", "compiled", "batch_invariant"):

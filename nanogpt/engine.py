@@ -64,7 +64,9 @@ class Engine:
         self.config = config
         self.policies = validated(policies, ANSWERS)
         self.clock: Clock = clock or CostClock()
-        self.cache = features.make_cache(model, config, self.policies) if cache is None else cache
+        if cache is None:
+            cache = features.make_cache(model, config, self.policies, self.clock)
+        self.cache = cache
         make_executor = make_executor or features.executor_type(config, model)
         self.executor: Executor = make_executor(model, self.cache, self.policies)
         features.check_executor(config, self.executor)

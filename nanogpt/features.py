@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from nanogpt.clock import Clock
 from nanogpt.config import EngineConfig
 from nanogpt.executors.base import Executor
 from nanogpt.kv_store import KVStore
@@ -27,11 +28,17 @@ MakeExecutor = Callable[..., Executor]
 FLOAT32_BYTES = 4
 
 
-def make_cache(model: GPT | RecordedTexts, config: EngineConfig, policies: Policies) -> KVStore:
+def make_cache(
+    model: GPT | RecordedTexts,
+    config: EngineConfig,
+    policies: Policies,
+    clock: Clock | None = None,
+) -> KVStore:
     """The K/V store that the settings ask for: in blocks, or in a slot for each request.
 
     With a `block_size` there are max_kv_tokens // block_size blocks, or enough for a full batch of
-    whole contexts if there is no limit. Without one there is a slot for each request.
+    whole contexts if there is no limit. Without one there is a slot for each request. The copies of
+    a host tier take time on `clock`.
     """
     sizes, window = model.config, config.sliding_window
     size = config.block_size or sizes.max_model_len
@@ -43,6 +50,10 @@ def make_cache(model: GPT | RecordedTexts, config: EngineConfig, policies: Polic
         "share": config.share_prefixes,
         "records_blocks": config.block_size is not None,
     }
+    if config.host_kv_tokens is not None:
+        from nanogpt.host_tier import HostTier
+
+        settings["host"] = HostTier(config.host_kv_tokens // size, size, policies, clock)
     if isinstance(model, RecordedTexts):
         from nanogpt.block_tables import BlockTables
 

@@ -127,6 +127,16 @@ class KVCache(BlockTables):
             end += 1
         return (end - table[0]) * self.size
 
+    def read_block(self, block: int) -> Tensor:
+        """A copy of a block's K/V in host memory. Shapes: -> (2, L, H, E, D)."""
+        first = block * self.size
+        return self.storage[:, :, :, first : first + self.size].to("cpu", copy=True)
+
+    def write_block(self, block: int, kv: Tensor) -> None:
+        """Put K/V of the host tier into a block. Shapes: kv (2, L, H, E, D)."""
+        first = block * self.size
+        self.storage[:, :, :, first : first + self.size] = kv
+
     def _drop(self, blocks: Sequence[int]) -> None:
         """Let go of blocks; a transaction that fails puts their K/V back."""
         if self._keeps_dropped and blocks:

@@ -94,10 +94,14 @@ class Row(Struct, frozen=True):
 
 
 class PrefixHit(Struct, frozen=True):
-    """The blocks that hold the first `num_tokens` of a request's tokens."""
+    """The blocks that hold the first `num_tokens` of a request's tokens.
 
-    blocks: tuple[int, ...]
+    None is a block that has to be loaded from the host tier; with one, `hashes` are the blocks'.
+    """
+
+    blocks: tuple[int | None, ...]
     num_tokens: int
+    hashes: tuple[str, ...] = ()
 
 
 class Requeue(Struct, frozen=True):

@@ -159,15 +159,35 @@ class BlocksRecord:
     published: tuple[tuple[int, str], ...]
 
 
-class BlockStepRecord(StepRecord, frozen=True):
-    """A step's record in a run with blocks."""
+@dataclass(frozen=True, slots=True)
+class HostRecord:
+    """The host tier after a step, and what the step copied. A block there is known by its hash.
+
+    Up to `num_blocks` are held, `hashes`, the first to be dropped first, of `block_bytes` each.
+    `loaded` are (request id, block, hash) copied to the pool before the step; `stored` were copied
+    from it, and `dropped` are held no more.
+    """
+
+    num_blocks: int
+    block_bytes: int
+    hashes: tuple[str, ...]
+    loaded: tuple[tuple[int, int, str], ...]
+    stored: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+class BlockStepRecord(StepRecord, frozen=True, omit_defaults=True):
+    """A step's record in a run with blocks, and with a host tier behind them if there is one."""
 
     blocks: BlocksRecord
+    host: HostRecord | None = None
 
 
-def with_blocks(record: StepRecord, blocks: BlocksRecord) -> BlockStepRecord:
-    """The same step, and what it did to the pool."""
-    return BlockStepRecord(**structs.asdict(record), blocks=blocks)
+def with_blocks(
+    record: StepRecord, blocks: BlocksRecord, host: HostRecord | None = None
+) -> BlockStepRecord:
+    """The same step, and what it did to the pool and to the host tier, if there is one."""
+    return BlockStepRecord(**structs.asdict(record), blocks=blocks, host=host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from nanogpt.block_tables import BlockTables
 from nanogpt.config import EngineConfig, ModelConfig, TimedKey
 from nanogpt.engine import Engine
 from nanogpt.executors.base import forward_record
@@ -236,6 +237,7 @@ def refusal(call: Callable[[], object]) -> str | None:
 def snapshot(engine: Engine) -> object:
     """Everything that a refused submission, plan or step must leave as it was."""
     scheduler, cache = engine.scheduler, engine.cache
+    host = cache.host if isinstance(cache, BlockTables) else None
     waiting = [entry[3] for entry in scheduler.waiting.heap]
     if isinstance(
         scheduler.config.policy, TimedKey
@@ -252,6 +254,7 @@ def snapshot(engine: Engine) -> object:
         ],
         [(i, tuple(cache.positions(i)), cache.live_bytes(i)) for i in cache.holders()],
         [float(kv.sum()) for i in cache.holders() for n in layers for kv in cache.gather(i, n)],
+        [(name, float(kv.sum())) for name, kv in host.kv_of.items()] if host else [],
         engine.step_number,
         engine.clock.now_us(),
         engine.trace(),

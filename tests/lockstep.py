@@ -1,6 +1,7 @@
 """Engines driven step by step through one workload, and held to the oracle's text and K/V."""
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nanogpt import GPT, Scheduler, TextbookModel, assemble_fused_batch, disassemble_fused_cache
+from nanogpt.block_tables import BlockTables
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.policies import Policies
+from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.sliding_window import kept_positions, visible
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
@@ -46,20 +49,6 @@ def workloads(draw: st.DrawFn, policies: Sequence[Any]) -> tuple[list[Ask], Engi
         preempt_to_admit=draw(st.booleans()),
         seed=5,
     )
-
-
-@st.composite
-def sharing_arrivals(
-    draw: Any, shared: list[int], most_requests: int, most_new: int
-) -> list[tuple[int, Request]]:
-    """Requests that begin with a part of a text, of any length, and go on by themselves or not."""
-    arrivals: list[tuple[int, Request]] = []
-    for i in range(draw(st.integers(1, most_requests))):
-        length = draw(st.integers(0, len(shared)))
-        prompt = shared[:length] + prompt_of(i % 2, draw(st.integers(0, 5)))
-        step, new = draw(st.integers(0, 12)), draw(st.integers(1, most_new))
-        arrivals.append((step, Request(i, prompt or [1], new, draw(st.integers(0, 2)))))
-    return arrivals
 
 
 def steps_of(engine: Engine, arrivals: Arrivals) -> Iterator[StepRecord]:
@@ -155,6 +144,20 @@ def assert_holds_the_right_kv(
             torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)
 
 
+def assert_copies_are_right(engine: Engine, texts: Mapping[int, tuple[int, ...]]) -> None:
+    """Every copy in a host tier is the K/V of the text whose hash it has."""
+    if not isinstance(engine.cache, BlockTables) or engine.cache.host is None:
+        return
+    copies, size, rule = dict(engine.cache.host.kv_of), engine.cache.size, engine.config
+    for tokens, salt in itertools.product(texts.values(), ("", "tenant")):
+        right = kv_from_scratch(tokens, rule.sliding_window, rule.num_sinks)
+        for i, name in enumerate(block_hashes(tokens, size, salt)):
+            if name in copies:
+                block = right[:, :, :, i * size : (i + 1) * size]
+                torch.testing.assert_close(copies.pop(name), block, rtol=1e-9, atol=1e-9)
+    assert not copies
+
+
 def watched(
     arrivals: Arrivals,
     config: EngineConfig,
@@ -175,6 +178,7 @@ def watched(
     for _ in steps_of(engine, arrivals):
         engine.cache.check()
         assert_holds_the_right_kv(engine, texts, model)
+        assert_copies_are_right(engine, texts)
     for _, request in arrivals:
         assert tuple(request.tokens_so_far) == texts[request.id], request.id
     trace = engine.trace()

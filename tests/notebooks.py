@@ -40,6 +40,7 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
     "l07_blocks": [],
+    "l07b_spilling": [("ask_after_a_miss", "match_tiers", "pool_only_first")],
     "l08_speculation": [
         ("keep_all_kv", "roll_back_kv", "keeps_rejected"),
     ],

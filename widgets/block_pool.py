@@ -1,4 +1,4 @@
-"""A run's pool of blocks: tables, shared blocks, cached blocks."""
+"""A run's pool of blocks: tables, shared blocks, cached blocks, and a host tier behind it."""
 
 from collections.abc import Mapping
 from typing import Any, Unpack
@@ -32,10 +32,17 @@ class _Blocks(Struct):
                     )
 
 
+class _Host(Struct):
+    hashes: list[str]
+    loaded: list[tuple[Natural, Natural, str]]
+    stored: list[str]
+
+
 class _Step(Struct):
     blocks: _Blocks
     kv: list[Any]
     admitted: list[Any]
+    host: _Host | None = None
 
 
 class BlockPool(Picture):

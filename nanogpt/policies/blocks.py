@@ -7,9 +7,10 @@ PagedAttention", arXiv 2309.06180, section 4; vLLM's design document "Automatic 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from nanogpt.views.request_view import CachedBlock
+from nanogpt.views.step_cost import Link, StepCost
 
 
 def num_lacking(num_blocks: int, num_tokens: int, size: int) -> int:
@@ -63,12 +64,8 @@ def longest_match(
     From the first block up to the first that is not there. At least one token is left to compute,
     since the last one's logits are needed: a text that is there whole gives its last block up.
     """
-    blocks: list[int] = []
-    for block_hash in hashes[: (num_tokens - 1) // size]:
-        if block_hash not in cached:
-            break
-        blocks.append(cached[block_hash])
-    return blocks, len(blocks) * size
+    blocks, found = match_tiers(hashes, cached, (), num_tokens, size)
+    return [block for block in blocks if block is not None], found
 
 
 def evict_order(blocks: Sequence[CachedBlock]) -> list[int]:
@@ -79,3 +76,39 @@ def evict_order(blocks: Sequence[CachedBlock]) -> list[int]:
     """
     free_blocks = [block for block in blocks if not block.count]
     return [block.id for block in sorted(free_blocks, key=lambda b: (b.last_used, -b.depth, b.id))]
+
+
+def match_tiers(
+    hashes: Sequence[str],
+    device: Mapping[str, int],
+    host: Collection[str],
+    num_tokens: int,
+    size: int,
+) -> tuple[list[int | None], int]:
+    """`longest_match` over two tiers: the blocks, None for one that only the host has; tokens."""
+    blocks: list[int | None] = []
+    for block_hash in hashes[: (num_tokens - 1) // size]:
+        if block_hash not in device and block_hash not in host:
+            break
+        blocks.append(device.get(block_hash))
+    return blocks, len(blocks) * size
+
+
+def load_or_compute(num_tokens: int, kv_bytes: int, link: Link, step_cost: StepCost) -> str:
+    """Whether to "load" tokens of `kv_bytes` bytes each over the link, or to "compute" them.
+
+    The step runs in any case, for at least one token, so only what it takes longer counts.
+    """
+    load_us = link.latency_us + num_tokens * kv_bytes / link.bytes_per_us
+    return "load" if load_us < step_cost(num_tokens + 1) - step_cost(1) else "compute"
+
+
+def spill(published: Sequence[str], host: Sequence[str], capacity: int) -> list[str]:
+    """The hashes that the host tier holds from now on, the first to be dropped first.
+
+    `published` are those of a text, in its order, of which the last have just become full, and
+    `host` those held so far. All are written through; a text's end goes before its beginning.
+    """
+    new = set(published)
+    kept = [each for each in host if each not in new] + [*reversed(published)]
+    return kept[max(0, len(kept) - capacity) :]

@@ -46,6 +46,9 @@ class Policies:
     block_hashes: Callable[..., list[str]] = blocks.block_hashes
     longest_match: Callable[..., tuple[list[int], int]] = blocks.longest_match
     evict_order: Callable[..., list[int]] = blocks.evict_order
+    match_tiers: Callable[..., tuple[list[int | None], int]] = blocks.match_tiers
+    load_or_compute: Callable[..., str] = blocks.load_or_compute
+    spill: Callable[..., list[str]] = blocks.spill
 
     def __post_init__(self) -> None:
         for policy in fields(self):

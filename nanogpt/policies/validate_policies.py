@@ -290,6 +290,35 @@ def _ordered(answer: Any, blocks: Sequence[Any]) -> list[int]:
     return order
 
 
+def _matched_tiers(answer: Any, hashes: Any, device: Any, host: Any, known: int, size: int) -> Any:
+    blocks, found = (*items(answer), None)[:2]
+    listed, found = items(blocks), as_natural(found)
+    in_pool = different([each for each in listed if each is not None], [*device.values()])
+    pairs = zip(listed, hashes, strict=False)
+    lacking = [name for block, name in pairs if block is None and name not in host]
+    fits = len(listed) * size < known and len(listed) <= len(hashes)
+    if in_pool is None or lacking or not fits or found != len(listed) * size:
+        blocks = "different blocks of the pool, None for those of the host"
+        wanted = f"({blocks}; their tokens: {size} each, fewer than {known} in all)"
+        raise refused("match_tiers", answer, wanted)
+    return [None if each is None else as_natural(each) for each in listed], found
+
+
+def _loaded(answer: Any, *_: Any) -> str:
+    if not isinstance(answer, str) or answer not in ("load", "compute"):
+        raise refused("load_or_compute", answer, "'load' or 'compute'")
+    return answer
+
+
+def _spilled(answer: Any, published: Sequence[str], host: Sequence[str], capacity: int) -> Any:
+    kept, known = items(answer), {*published, *host}
+    if any(type(each) is not str for each in kept) or len({*kept} & known) != len(kept):
+        raise refused("spill", answer, "different hashes out of published and host")
+    if len(kept) > capacity:
+        raise refused("spill", answer, f"at most {capacity} hashes; it has {len(kept)}")
+    return kept
+
+
 ANSWERS: dict[str, Callable[..., Any] | None] = {
     "plan_step": _plan, "chunk_inputs": _inputs, "chunk_mask": _mask, "assign_tokens": _assigned,
     "rejection_sample": _accepted, "roll_back_kv": _rolled_back, "admit": _admitted,
@@ -298,6 +327,7 @@ ANSWERS: dict[str, Callable[..., Any] | None] = {
     "split_kv": _split, "pack": _packed, "evict": _evicted, "kv_usage": _usage,
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
     "longest_match": _matched, "evict_order": _ordered,
+    "match_tiers": _matched_tiers, "load_or_compute": _loaded, "spill": _spilled,
     "visible": None, "rolling_buffer_index": None,  # `window` asks about many tokens at once
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""

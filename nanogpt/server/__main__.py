@@ -85,6 +85,7 @@ def _engine(options: argparse.Namespace, deadlines: Deadlines) -> tuple[Engine, 
         num_draft_tokens=options.num_draft_tokens,
         block_size=options.block_size or None,
         share_prefixes=options.block_size > 0 and options.share_prefixes == "yes",
+        host_kv_tokens=options.host_kv_tokens or None,
     )
     if config.num_draft_tokens and tokenizer is not CHARACTERS:
         raise ValueError("--num-draft-tokens: the draft's tokens are the character model's")
@@ -131,6 +132,8 @@ def _parser() -> argparse.ArgumentParser:
         "request")  # fmt: skip
     add("--share-prefixes", choices=("yes", "no"), default="yes", help="whether requests with the "
         "same beginning share blocks")  # fmt: skip
+    add("--host-kv-tokens", type=int, default=0, help="KV tokens of shared blocks that host "
+        "memory keeps when the pool evicts them; 0: none")  # fmt: skip
     add("--max-requests", type=int, default=usual.max_requests, help="most unfinished requests; "
         "one more is answered with 429")  # fmt: skip
     add("--max-body-kib", type=int, default=usual.max_body_bytes // 1024, help="largest "

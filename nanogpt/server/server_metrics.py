@@ -19,7 +19,7 @@ from prometheus_client import (
 
 from nanogpt.engine import Engine
 from nanogpt.kv_cache import KVCache
-from nanogpt.trace import StepRecord
+from nanogpt.trace import BlockStepRecord, StepRecord
 
 SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
@@ -37,6 +37,10 @@ COUNTERS = {
     "generation_tokens": "Generated tokens.",
     "prefix_cache_queries": "Tokens looked up in shared blocks.",
     "prefix_cache_hits": "Tokens found in shared blocks.",
+    "external_prefix_cache_queries": "Tokens looked up in the host tier.",
+    "external_prefix_cache_hits": "Tokens found only in the host tier.",
+    "kv_offload_load_bytes": "Bytes of K/V copied from the host tier.",
+    "kv_offload_store_bytes": "Bytes of K/V copied to the host tier.",
     "spec_decode_num_draft_tokens": "Drafted tokens.",
     "spec_decode_num_accepted_tokens": "Accepted drafts.",
 }
@@ -125,10 +129,17 @@ class ServerMetrics:
         if engine.config.share_prefixes:
             # A preempted request that is admitted again is not counted twice.
             new = set(record.admitted) - self._preempted
-            hits = (hit.num_tokens for hit in record.prefix_hits if hit.request_id in new)
+            hits = sum(hit.num_tokens for hit in record.prefix_hits if hit.request_id in new)
             queried = sum(len(engine.arrived[i].prompt_tokens) for i in new)
+            if isinstance(record, BlockStepRecord) and (host := record.host):
+                found = sum(i in new for i, *_ in host.loaded) * record.blocks.block_size
+                hits -= found
+                self._count("external_prefix_cache_queries", queried - hits)
+                self._count("external_prefix_cache_hits", found)
+                self._count("kv_offload_load_bytes", len(host.loaded) * host.block_bytes)
+                self._count("kv_offload_store_bytes", len(host.stored) * host.block_bytes)
             self._count("prefix_cache_queries", queried)
-            self._count("prefix_cache_hits", sum(hits))
+            self._count("prefix_cache_hits", hits)
             self._preempted.update(record.preempted)
             self._preempted.difference_update(record.finished, record.aborted)
 

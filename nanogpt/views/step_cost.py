@@ -1,4 +1,4 @@
-"""The cost of a step, as a function that can be sent: plain data that is called."""
+"""The cost of a step and of a copy, as plain data that can be sent; a step's cost is called."""
 
 from dataclasses import dataclass
 
@@ -26,3 +26,14 @@ class StepCost:
         widths = "tokens" if self.width == 1 else f"-(-tokens // {self.width})"
         cost = f"{self.fixed} + {self.each} * {widths}"
         return f"lambda tokens: {cost if self.least is None else f'max({self.least}, {cost})'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection between two memories.
+
+    Each transfer takes `latency_us` microseconds, and one more for every `bytes_per_us` bytes.
+    """
+
+    latency_us: int
+    bytes_per_us: int

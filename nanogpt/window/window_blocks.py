@@ -4,14 +4,14 @@ A step's new K/V lies beside the pool until the step has committed, as under eve
 chunk that is longer than the window, only the tokens that are still seen afterwards go into blocks.
 So a request never takes more than the blocks across which its window may lie, and those of its
 sinks. A table is in the order of the text, with gaps where blocks went back. The policy
-`longest_match` is not asked, since it knows of no such gaps.
+`longest_match` is not asked, nor `match_tiers`, since they know of no such gaps.
 
 Shapes: L layers, H heads, P blocks of E entries each, S entries held, T new tokens, D head size.
 Source: vLLM's `SlidingWindowManager` (v1/core/single_type_kv_cache_manager.py), which puts a "null
 block" into such gaps and asks, as we do, for no more blocks than the window still sees.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,7 +37,14 @@ class WindowBlockKVCache(WindowStore, KVCache):
         num_layers = self.storage.shape[1]
         WindowStore.__init__(self, window, sinks, num_layers, self.policies.visible)
         longest_match = partial(longest_window_match, window=window, sinks=sinks)
-        self.policies = replace(self.policies, longest_match=longest_match)
+
+        def match_tiers(hashes: Any, device: Any, host: Any, num_tokens: int, size: int) -> Any:
+            return longest_match(hashes, device, num_tokens, size, host=host)
+
+        own = {"longest_match": longest_match, "match_tiers": match_tiers}
+        self.policies = replace(self.policies, **own)
+        if self.host is not None:
+            self.host.policies = self.policies
         self._written: dict[int, Tensor] = {}  # (2, L, H, T, D) each
 
     # --- a step's K/V -----------------------------------------------------------------------------
@@ -119,14 +126,15 @@ def longest_window_match(
     size: int,
     window: int,
     sinks: int,
-) -> tuple[list[int], int]:
+    host: Collection[str] = (),
+) -> tuple[list[int | None], int]:
     """The most tokens of a prompt for which all blocks that are still seen are published.
 
-    Blocks that the window has passed need not be. Returns the blocks and how many tokens that is;
-    the last token is computed in any case.
+    Blocks that the window has passed need not be. Returns the blocks, None for one that only the
+    host tier has, and how many tokens that is; the last token is computed in any case.
     """
     for num_tokens in range((prompt_len - 1) // size * size, 0, -size):
         names = [hashes[index] for index in held_blocks(num_tokens, size, window, sinks)]
-        if all(name in published for name in names):
-            return [published[name] for name in names], num_tokens
+        if all(name in published or name in host for name in names):
+            return [published.get(name) for name in names], num_tokens
     return [], 0

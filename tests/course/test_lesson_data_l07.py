@@ -10,6 +10,7 @@ from support import ROOT
 
 from course.lesson_data import l07_measured as measured
 from course.lesson_data import l07_pool as pool
+from course.lesson_data import l07b_agents
 from course.lesson_data.l02_scheduler import recomputed
 from course.saved_answers import LoadedPolicies
 from nanogpt import Engine, Policies, Request, Trace, load_model
@@ -101,3 +102,19 @@ def test_a_preempted_request_finds_its_blocks_again(notebooks: Notebooks):
     assert [preempted for preempted, _ in rows.values()] == ["4", "4", "4"]
     slots, unshared, found = (int(computed) for _, computed in rows.values())
     assert found < 0.5 * unshared <= 0.5 * slots
+
+
+# ---- lesson 7b -----------------------------------------------------------------------------------
+
+
+def test_the_lesson_s_table_is_measured_and_a_pool_of_seven_eighths_finds_nothing():
+    text = (ROOT / "lessons" / "l07b_spilling.py").read_text(encoding="utf-8")
+    for pool_tokens in (1024, 960, 896, 768):
+        cells = [l07b_agents.measured(pool_tokens, host) for host in (None, 1280)]
+        said = " | ".join(f"{found:.1f} % | {ttft:.1f} ms" for found, ttft in cells)
+        assert f"| {pool_tokens:,} | {said} |" in text
+    full = [[*measured.drawn_tokens(f"agent {i}", 192), 7] for i in range(8)]
+    for blocks, hits in ((84, 0), (97, 8)):
+        turns = [(4 * i, Request(i, full[i % 8], 1)) for i in range(16)]
+        trace = measured.run(turns, 16, share=True, max_kv_tokens=16 * blocks)
+        assert sum(len(step.prefix_hits) for step in trace.steps) == hits

@@ -28,6 +28,8 @@ NOTHING_ANSWERS = {
     "l06.late_abort",
     "l06.exhibit_a",
     "l06.exhibit_b",
+    "l07.counted",
+    "l07.late_copy",
     "l09.baseline",
     "l10.http_share",
 }
@@ -81,6 +83,10 @@ CLAIMS: dict[str, list[str]] = {
         "slots 5,120 7,680",
         "blocks of 16, yours 800 992",
         "1,088 1,344",
+    ],
+    "l07b_spilling": [
+        "All six texts equal those of the oracle generate() , token for token",
+        "Prefills computed 147 tokens. 144 were found: 0 in the pool, and 144 only in the host",
     ],
     "l08_speculation": [  # alone a gain; in a large batch only where little is rejected
         "an ordinary opening 1 44 20 of 145 1.45 ×1.21 ×0.65",

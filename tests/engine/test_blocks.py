@@ -1,5 +1,6 @@
 """Engines with K/V in blocks: the oracle's texts, books that agree after every step, sharing."""
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from fakes import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from lockstep import sharing_arrivals, steps_of, watched
+from lockstep import steps_of, watched
 from tiers import examples
 
 from nanogpt.config import EXECUTORS, EngineConfig
@@ -76,41 +77,48 @@ def windowed(window: tuple[int, int] | None) -> dict[str, Any]:
     return {"sliding_window": window[0], "num_sinks": window[1]} if window else {}
 
 
-@examples(2)
-@given(
-    arrivals=sharing_arrivals(prompt_of(3, 24), 6, 7),
-    executor=st.sampled_from([*sorted(EXECUTORS), "packed", "packed"]),
-    size=st.sampled_from([1, 2, 3, 4, 8]),
-    window=WINDOWS,
-    more=st.one_of(st.none(), st.integers(0, 12)),
-    settings=st.fixed_dictionaries(
-        {
-            "token_budget": st.integers(1, 30),
-            "share_prefixes": st.booleans(),
-            "preempt_to_admit": st.booleans(),
-            "temperature": st.sampled_from([0.0, 0.0, 1.0]),
-            "policy": st.sampled_from(["fcfs", "priority"]),
-        }
-    ),
-    drafts=st.sampled_from([0, 0, 1, 3, 6]),
-    policies=POLICY_SETS,
-)
-def test_whatever_is_shared_the_texts_and_the_kv_are_the_oracles(
-    arrivals, executor, size, window, more, settings, drafts, policies
-):
-    largest = max(len(r.prompt_tokens) + r.max_new_tokens - 1 for _, r in arrivals)
-    largest = largest if window is None else min(largest, kv_limit(*window, size))
-    least = -(-largest // size) * size
-    if drafts and window is None:  # of sampled texts with drafts, the oracle knows only the law
-        executor = executor if executor == "batch_invariant" else "packed"
-        settings["temperature"] = 0.0
+def any_policies(rng: random.Random) -> Policies:
+    """Any legal plan; loads some of what a host tier has, and keeps some blocks in any order."""
+
+    def spill(published: list[str], host: list[str], capacity: int) -> list[str]:
+        known = list(dict.fromkeys([*published, *host]))
+        return rng.sample(known, min(len(known), capacity))
+
+    plan, load = any_legal_plan(rng.randrange(99)), ["load", "load", "compute"]
+    return Policies(plan_step=plan, load_or_compute=lambda *_: rng.choice(load), spill=spill)
+
+
+@examples(1)
+@given(st.integers(0, 10**9))
+def test_whatever_is_shared_and_copied_the_texts_and_the_kv_are_the_oracles(seed: int):
+    """Requests that begin alike under tiers, preemption, drafts, windows and salts."""
+    rng, arrivals = random.Random(seed), list[tuple[int, Request]]()
+    size = rng.choice([1, 2, 3, 3, 4, 8])
+    for i in range(rng.randint(3, 9)):
+        prompt = prompt_of(rng.randrange(3), rng.randint(9, 16)) + [5] * rng.randrange(4)
+        salt = rng.choice([None, None, None, "tenant"])
+        request = Request(i, prompt, rng.randint(1, 7), rng.randrange(3), cache_salt=salt)
+        arrivals.append((rng.choice([0, 2, 6, 9]) + (arrivals[-1][0] if i else 0), request))
+    most = max(len(r.prompt_tokens) + r.max_new_tokens - 1 for _, r in arrivals)
+    settings: dict[str, Any] = {
+        "temperature": rng.choice([0.0, 0.0, 1.0]), "executor": rng.choice([*EXECUTORS, "packed"]),
+    }  # fmt: skip
+    if rng.random() < 0.4:
+        settings |= windowed(window := (rng.randint(1, 12), rng.randrange(6)))
+        most = min(most, kv_limit(*window, size))
+    elif rng.random() < 0.5:  # of sampled texts with drafts, the oracle knows only the law
+        settings |= {"num_draft_tokens": rng.choice([1, 3, 6]), "temperature": 0.0}
+        settings["executor"] = rng.choice(["packed", "batch_invariant"])
+    share, room = rng.random() < 0.9, (-(-most // size) + rng.randrange(3)) * size
     config = EngineConfig(
-        max_kv_tokens=None if more is None else least + more, max_batch_size=3,
-        executor=executor, seed=5, block_size=size,
-        num_draft_tokens=drafts if window is None else 0, **settings, **windowed(window),
+        token_budget=rng.randint(1, 30), max_kv_tokens=rng.choice([None, *[room] * 6]),
+        max_batch_size=3, seed=5, block_size=size, share_prefixes=share,
+        host_kv_tokens=rng.randint(1, 90) if share and rng.random() < 0.8 else None,
+        preempt_to_admit=rng.random() < 0.5, policy=rng.choice(["fcfs", "priority"]), **settings,
     )  # fmt: skip
+    policies = rng.choice([Policies(), any_policies(rng)])
     trace = watched(arrivals, config, policies, draft=sometimes_right)
-    assert config.share_prefixes or not any(step.prefix_hits for step in trace.steps)
+    assert share or not any(step.prefix_hits for step in trace.steps)
     crowded = [step for step in trace.steps if step.preempted]
     assert not any(work.drafted for step in crowded for work in step.work)
 
@@ -126,6 +134,7 @@ def test_whatever_is_shared_the_texts_and_the_kv_are_the_oracles(
     more=st.integers(0, 12),
     settings=st.fixed_dictionaries(
         {
+            "host_kv_tokens": st.none() | st.integers(1, 40),
             "token_budget": st.integers(1, 20),
             "max_batch_size": st.integers(1, 5),
             "policy": st.sampled_from(["fcfs", "priority"]),

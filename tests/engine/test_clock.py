@@ -6,6 +6,7 @@ import pytest
 
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, CostModel, WallClock
 from nanogpt.trace import ForwardRecord
+from nanogpt.views.step_cost import Link
 
 ROUND = CostModel("round", True, 100.0, 50.0, 10.0, 1.0, 1)
 
@@ -40,6 +41,13 @@ def test_a_cost_clock_moves_by_charges_only():
     clock.charge([])
     assert clock.now_us() == 319
     assert (clock.record.name, clock.record.modelled) == ("round", True)
+
+
+def test_a_copy_takes_latency_and_bytes_and_policies_see_the_same_costs():
+    linked = dataclasses.replace(ROUND, kv_bytes=300, link=Link(7, 100), prompt_scale=2)
+    assert [linked.copy_us(tokens) for tokens in (0, 1, 5)] == [0, 7 + 3, 7 + 15]
+    assert [linked.step_cost(tokens) for tokens in (1, 2, 9)] == [150, 150, 280]
+    assert all(linked.step_cost(n) == linked.step_us(n, 0) for n in range(1, 20))
 
 
 def test_the_wall_clock_passes_by_itself_in_whole_microseconds():

@@ -17,6 +17,7 @@ from nanogpt.policies.sliding_window import visible, window_mask
 from nanogpt.policies.validate_policies import ANSWERS
 from nanogpt.validate import PolicyError, validated
 from nanogpt.views.request_view import CachedBlock, RequestView
+from nanogpt.views.step_cost import Link, StepCost
 from nanogpt.window.window_store import mask_of_pairs
 from nanogpt.window.windowed_kv_cache import indices_of
 
@@ -61,6 +62,9 @@ WORSE: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
     "block_hashes": (([1, 2, 3], 2, ""), ["the same for all"], ["the same for all"]),
     "longest_match": ((["a", "b"], {"a": 3, "b": 4}, 9, 2), [[4], 2], ([4], 2)),
     "evict_order": ((CACHED,), [2], [2]),
+    "match_tiers": ((["a", "b"], {"a": 3}, {"b"}, 9, 2), [(3.0, None), 4], ([3, None], 4)),
+    "load_or_compute": ((8, 4096, Link(20, 8000), StepCost(464, 29)), "compute", "compute"),
+    "spill": ((["b", "c"], ["a"], 2), ("c", "a"), ["c", "a"]),
 }  # fmt: skip
 ASKED_FOR_MANY = {"visible": mask_of_pairs, "rolling_buffer_index": indices_of}
 
@@ -158,6 +162,12 @@ def test_a_policy_that_empties_the_lists_it_is_given_changes_nothing_outside(nam
         ("longest_match", ([3, 3], 4), "different cached blocks"),
         ("longest_match", ([3], 1), "2 each, fewer than 9 in all"),
         ("evict_order", [1], "which no table names"),
+        ("match_tiers", ([None, None], 4), "None for those of the host"),
+        ("match_tiers", ([3, 3], 4), "different blocks of the pool"),
+        ("match_tiers", [3], "fewer than 9 in all"),
+        ("load_or_compute", True, "must be 'load' or 'compute'"),
+        ("spill", ["a", "a"], "different hashes out of published and host"),
+        ("spill", ["a", "b", "c"], "at most 2 hashes; it has 3"),
     ],
 )  # fmt: skip
 def test_an_illegal_answer_is_refused_with_the_policy_the_value_and_the_limit(name, answer, words):

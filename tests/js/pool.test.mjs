@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { poolSizes, absence } from "../../widgets/static/block_pool_picture.js";
 import {
-  changedIn, faceOf, firstPoolDifference, kindOf, poolStates, shortHash,
+  changedIn, copiedIn, copiesOf, faceOf, firstPoolDifference, kindOf, poolStates, shortHash,
 } from "../../widgets/static/pool_states.js";
 import {
   blocksNamed, poolStepOpening, poolStepWords, poolTablesWords, poolTotalsOf, poolTotalsWords,
@@ -73,9 +73,9 @@ test("states say what lies in each block, by what it is found, and which tables 
   assert.deepEqual([...states[2].holders], [[0, [1]], [2, [1]], [3, [1]]]);
   assert.deepEqual([...states[3].hashes.keys()], [0, 2]);
   assert.deepEqual([...nodes], [
-    ["ab", { parent: null, tokens: [0, 1], depth: 0 }],
-    ["cd", { parent: "ab", tokens: [2, 3], depth: 1 }],
-    ["dd", { parent: "ab", tokens: [3, 3], depth: 1 }],
+    ["ab", { parent: null, tokens: [0, 1], depth: 0, owner: 0 }],
+    ["cd", { parent: "ab", tokens: [2, 3], depth: 1, owner: 0 }],
+    ["dd", { parent: "ab", tokens: [3, 3], depth: 1, owner: 1 }],
   ]);
 });
 
@@ -178,4 +178,23 @@ test("the tree is told: what is found, what is new, what is held", () => {
   assert.equal(treeWords(states, nodes, 1), "3 blocks can be found: 2 in tables and 1 free.");
   assert.equal(treeOpening(states), 1);
   assert.equal(treeOpening(states.slice(2)), 0);
+});
+
+test("a host tier says what was copied, keeps the places of its copies and opens at the first load", () => {
+  const trace = poolTrace();
+  const host = (hashes, more = {}) => ({ num_blocks: 4, hashes, loaded: [], stored: [], dropped: [], ...more });
+  const copies = [
+    host(["ab"], { stored: ["ab"] }), host(["dd", "cd", "ab"], { stored: ["dd", "cd"] }),
+    host(["cd", "ab"], { loaded: [[1, 3, "cd"]], dropped: ["dd"] }), host(["ab"]), host(["ab"]),
+  ];
+  trace.steps = trace.steps.map((each, at) => ({ ...each, host: copies[at] }));
+  const { states } = poolStates(trace);
+  assert.deepEqual(copiesOf(states[1]).map(({ hash, owner }) => [hash, owner]), [["ab", 0], ["cd", 0], ["dd", 1]]);
+  assert.deepEqual([...copiedIn(states[2])], ["cd"]);
+  assert.match(poolStepWords(states, 1), /2 blocks copied to the host tier\.$/);
+  assert.match(poolStepWords(states, 2), /1 block loaded from the host tier; 1 block dropped there\.$/);
+  assert.match(poolTotalsWords(states[1]), /Copies in the host tier: 3\.$/);
+  assert.equal(poolStepOpening(states), 2);
+  assert.ok(poolSizes(trace, 700).height > poolSizes(poolTrace(), 700).height);
+  assert.equal(firstPoolDifference(trace, poolTrace()), 0);
 });

@@ -391,6 +391,22 @@ def test_metrics_count_known_traffic_and_salts_keep_requests_apart():
     assert queue + prefill == pytest.approx(ttft) and prefill > 0.002
 
 
+def test_metrics_say_what_was_found_in_the_host_tier_and_what_was_copied():
+    sizes = {"block_size": 4, "share_prefixes": True, "max_kv_tokens": 16, "host_kv_tokens": 64}
+    with serving(engine(**sizes)) as quiet:
+        for prompt in (PROMPT, PROMPT[::-1], PROMPT):
+            answer = quiet.post("/v1/completions", completion(prompt, max_tokens=2, temperature=0))
+            assert answer.json()["choices"][0]["text"] == oracle(prompt, 2)
+        quiet.wait_until_idle()
+        seen, block_bytes = quiet.metrics(), quiet.thread.engine.cache.block_bytes
+    expected = {
+        "prefix_cache_hits": 0, "external_prefix_cache_queries": 3 * 13,
+        "external_prefix_cache_hits": 12, "kv_offload_load_bytes": 3 * block_bytes,
+        "kv_offload_store_bytes": 6 * block_bytes,
+    }  # fmt: skip
+    assert {name: seen[f"vllm:{name}_total",] for name in expected} == expected
+
+
 def test_metrics_of_clients_that_leave_the_queue():
     """Nothing of their prompts was computed; a promise is missed if its time had passed."""
     hour, late = {"X-SLO-TTFT-MS": "3600000"}, {"X-SLO-TTFT-MS": "1"}

@@ -31,7 +31,7 @@ function differenceNote(difference, [mine, theirs]) {
   return node("p", { class: `sn-note${difference === null ? " sn-note-good" : ""}` }, words);
 }
 
-function legend() {
+function legend(hasHost) {
   return node(
     "ul", { class: "sn-legend" },
     node("li", {}, "×2: two tables name the block"),
@@ -39,6 +39,7 @@ function legend() {
     node("li", {}, "#: the hash of a full block"),
     node("li", {}, "dashed: free but cached; 1 is evicted first"),
     node("li", {}, "thick outline: changed in this step"),
+    ...(hasHost ? [node("li", {}, "host tier: a thick outline was copied in this step")] : []),
   );
 }
 
@@ -69,7 +70,7 @@ function build(model, moves) {
     facts: [chip],
     below: [
       other ? differenceNote(difference, sides) : aloneNote(names),
-      ...sides.filter((side) => side.trace.error).map(stopNote), stage, queue, legend(),
+      ...sides.filter((side) => side.trace.error).map(stopNote), stage, queue, legend(Boolean(trace.steps[0].host)),
     ],
     opening: difference ?? poolStepOpening(sides[0].states),
   };

@@ -2,7 +2,7 @@
 
 import { requestHue } from "./column_picture.js";
 import { svg } from "./dom.js";
-import { changedIn, faceOf, kindOf, shortHash } from "./pool_states.js";
+import { changedIn, copiedIn, copiesOf, faceOf, kindOf, shortHash } from "./pool_states.js";
 import { poolTablesWords } from "./pool_words.js";
 
 const LABEL = 78;
@@ -15,6 +15,7 @@ const CHARACTER = 7.3;
 const BOX_HEIGHT = 62;
 const BOX_GAP = 10;
 const BAND = 6;
+const COPY_HEIGHT = 40;
 
 function words(x, y, anchor, said, className = "sn-bp-text") {
   return svg("text", { x, y, "text-anchor": anchor, class: className }, said);
@@ -36,7 +37,10 @@ export function poolSizes(trace, width) {
   }
   const pool = CAPTION + lines * LINE + GAP;
   const rows = Math.ceil(first.num_blocks / columns);
-  return { box, columns, perLine, tops, pool, height: pool + CAPTION + rows * (BOX_HEIGHT + BOX_GAP) };
+  const host = pool + CAPTION + rows * (BOX_HEIGHT + BOX_GAP);
+  const hosted = Math.ceil(Math.max(...trace.steps.map((step) => step.host?.hashes.length ?? 0)) / columns);
+  const more = trace.steps[0].host ? GAP + CAPTION + hosted * (COPY_HEIGHT + BOX_GAP) : 0;
+  return { box, columns, perLine, tops, pool, host: host + GAP, height: host + more };
 }
 
 // What is said of a request without a table.
@@ -106,17 +110,44 @@ function drawBlock(block, context) {
   return group;
 }
 
+// A copy in the host tier, of its tokens and its hash. It keeps its place while nothing is dropped.
+function drawCopy({ hash, tokens, hue }, place, context) {
+  const { trace, sizes, copied } = context;
+  const x = (place % sizes.columns) * (sizes.box + BOX_GAP);
+  const y = sizes.host + CAPTION + Math.floor(place / sizes.columns) * (COPY_HEIGHT + BOX_GAP);
+  const frame = { x: x + 2, y: y + 2, width: sizes.box - 4, height: COPY_HEIGHT - 4, rx: 6 };
+  return svg(
+    "g", { class: hue },
+    svg("rect", { ...frame, class: `sn-bp-held${copied.has(hash) ? " sn-bp-lit" : ""}` }),
+    words(x + 8, y + 17, "start", faceOf(tokens, trace.alphabet), "sn-bp-tokens"),
+    words(x + 8, y + 32, "start", `#${shortHash(hash)}`, "sn-bp-hash"),
+  );
+}
+
+function drawHost(context) {
+  const { host } = context.states[context.index].step;
+  if (!host) return [];
+  const said = `the host tier: copies of ${host.hashes.length} blocks, room for ${host.num_blocks}`;
+  return [
+    words(0, context.sizes.host + 10, "start", said, "sn-bp-caption"),
+    ...copiesOf(context.states[context.index]).map((copy, place) =>
+      drawCopy({ ...copy, hue: copy.owner === null ? "" : requestHue(context.trace, copy.owner) }, place, context)),
+  ];
+}
+
 // The picture of one step. Tables that need more than one line make room for it in every step.
 export function drawBlocks(trace, states, index, width) {
   const sizes = poolSizes(trace, width);
   const { block_size: size, num_blocks: numBlocks } = states[index].step.blocks;
-  const context = { trace, states, index, sizes, size, changed: changedIn(states, index) };
+  const changed = changedIn(states, index);
+  const context = { trace, states, index, sizes, size, changed, copied: copiedIn(states[index]) };
   const picture = svg("svg", { width, height: sizes.height, role: "img", "aria-label": poolTablesWords(states[index]) });
   picture.append(
     words(0, 12, "start", "the tables of the requests", "sn-bp-caption"),
     ...trace.requests.map((request, place) => drawTable(request, place, context)),
     words(0, sizes.pool + 10, "start", `the pool: ${numBlocks} blocks of ${size} tokens`, "sn-bp-caption"),
     ...Array.from({ length: numBlocks }, (_, block) => drawBlock(block, context)),
+    ...drawHost(context),
   );
   return picture;
 }

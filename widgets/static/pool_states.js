@@ -37,9 +37,10 @@ function placeOf(block, tables, before) {
   return null;
 }
 
-// One state per step: { step, tables, holders, texts, hashes, found }, of which `texts` are the tokens in
+// One state per step: { step, tables, holders, texts, hashes, found, nodes }, of which `texts` are the tokens in
 // each block, `hashes` by what blocks are found, `found` how many tokens each running request found.
-// `nodes` is one Map for the whole run: hash -> { parent, tokens, depth }, parents before children.
+// `nodes` is one Map for the whole run: hash -> { parent, tokens, depth, owner }, parents before
+// children; the owner is the request that computed it first.
 export function poolStates(trace) {
   const known = new Map(trace.requests.map((each) => [each.id, [...each.prompt_tokens]]));
   const nodes = new Map();
@@ -66,11 +67,12 @@ export function poolStates(trace) {
       texts.set(block, tokens);
       if (!nodes.has(hash)) {
         const above = nodes.has(parent) ? parent : null;
-        nodes.set(hash, { parent: above, tokens, depth: above === null ? 0 : nodes.get(above).depth + 1 });
+        const depth = above === null ? 0 : nodes.get(above).depth + 1;
+        nodes.set(hash, { parent: above, tokens, depth, owner: place?.id ?? null });
       }
     }
     before = tables;
-    return { step, tables, holders: holdersOf(tables), texts, hashes, found };
+    return { step, tables, holders: holdersOf(tables), texts, hashes, found, nodes };
   });
   return { states, nodes };
 }
@@ -92,10 +94,24 @@ export function changedIn(states, index) {
   return new Set(numbers);
 }
 
+// What the host tier holds: { hash, tokens, owner } in the order in which they were first computed.
+export function copiesOf({ step, nodes }) {
+  const held = new Set(step.host.hashes);
+  return [...nodes].filter(([hash]) => held.has(hash)).map(([hash, { tokens, owner }]) => ({ hash, tokens, owner }));
+}
+
+// The hashes that the step copied to the host tier or from it.
+export function copiedIn({ step: { host } }) {
+  return new Set(host ? [...host.stored, ...host.loaded.map(([, , hash]) => hash)] : []);
+}
+
 // The first step at which two runs did another thing to their pools: its index, or null. Hashes are
 // names: runs that name alike what is alike are alike.
 export function firstPoolDifference(mine, theirs) {
-  const said = ({ blocks }) => JSON.stringify({ ...blocks, published: blocks.published.map(([block]) => block) });
+  const said = ({ blocks, host }) => JSON.stringify({
+    ...blocks, published: blocks.published.map(([block]) => block),
+    host: host && [host.hashes.length, host.stored.length, host.loaded.map(([id, block]) => [id, block])],
+  });
   const length = Math.max(mine.steps.length, theirs.steps.length);
   for (let index = 0; index < length; index += 1) {
     const [one, other] = [mine.steps[index], theirs.steps[index]];

@@ -49,6 +49,16 @@ function blockWords({ allocated, freed, evicted, published }) {
 
 const sentence = (parts) => (parts.length ? `${parts.join("; ")}.` : "");
 
+// What was copied between the pool and the host tier.
+function copyWords(host) {
+  if (!host) return [];
+  const parts = [];
+  if (host.loaded.length) parts.push(`${count(host.loaded.length, "block")} loaded from the host tier`);
+  if (host.stored.length) parts.push(`${count(host.stored.length, "block")} copied to the host tier`);
+  if (host.dropped.length) parts.push(`${count(host.dropped.length, "block")} dropped there`);
+  return parts;
+}
+
 // Which blocks are empty, cached, held, and held by several.
 export function poolTotalsOf(state) {
   const numbers = Array.from({ length: state.step.blocks.num_blocks }, (_, block) => block);
@@ -61,18 +71,24 @@ export function poolTotalsOf(state) {
 export function poolTotalsWords(state) {
   const { empty, cached, held, shared } = poolTotalsOf(state);
   const some = shared ? ` (${number(shared)} in more than one)` : "";
-  return `${count(held, "block")} in tables${some}; ${number(cached)} free but cached; ${number(empty)} empty.`;
+  const { host } = state.step;
+  const copies = host ? ` Copies in the host tier: ${number(host.hashes.length)}.` : "";
+  return `${count(held, "block")} in tables${some}; ${number(cached)} free but cached; ${number(empty)} empty.${copies}`;
 }
 
 // One step in words, without its name.
 export function poolStepWords(states, index) {
   const { step } = states[index];
-  const said = [sentence(workWords(step)), sentence(blockWords(step.blocks))].filter(Boolean);
+  const parts = [workWords(step), blockWords(step.blocks), copyWords(step.host)];
+  const said = parts.map(sentence).filter(Boolean);
   return said.map((each) => each.charAt(0).toUpperCase() + each.slice(1)).join(" ") || "Nothing runs.";
 }
 
-// Where the picture opens: where a block is first in two tables, else where the most are held.
+// Where the picture opens: where something is first loaded, else where a block is first in two tables,
+// else where the most are held.
 export function poolStepOpening(states) {
+  const loaded = states.findIndex(({ step }) => step.host?.loaded.length > 0);
+  if (loaded >= 0) return loaded;
   const first = states.findIndex((state) => poolTotalsOf(state).shared > 0);
   if (first >= 0) return first;
   const held = states.map((state) => poolTotalsOf(state).held);
