@@ -13,7 +13,7 @@ from nanogpt.config import EngineConfig
 from nanogpt.planning import Candidates, Plan
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.request import Request
-from nanogpt.sampling import GREEDY, SamplingParams
+from nanogpt.sampling import GREEDY, Matcher, SamplingParams
 from nanogpt.trace import ForwardRecord
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ class Sampled(Struct, frozen=True, gc=False):
 
 
 class Update(Struct, frozen=True):
-    """The changes of a step, by request id: tokens computed by now, KV tokens charged, new tokens.
+    """The changes of a step, by request id: tokens computed by now, KV tokens charged, new tokens,
+    and where a grammar's text has come to.
 
     `kv_peak` are the KV tokens held when preempted requests are freed and all new K/V is written,
     and rejected drafts, evicted K/V and finished requests are not freed yet.
@@ -173,6 +174,7 @@ class Update(Struct, frozen=True):
     kv_tokens_charged: Mapping[int, int]
     new_tokens: Mapping[int, Sequence[int]]
     finished: tuple[int, ...]
+    matchers: Mapping[int, Matcher]
 
 
 class NotFiniteError(ValueError):

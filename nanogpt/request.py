@@ -7,7 +7,9 @@ from typing import Any, Literal
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.sampling import (
     MOST_SEED,
+    Grammar,
     LogitsParams,
+    Matcher,
     SamplingParams,
     check_logits_params,
     check_temperature,
@@ -26,7 +28,9 @@ class Request:
     been computed: the next step computes from there. An "aborted" request left unfinished.
     `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
     as request 0 of that seed: the text is the same, whatever its id. `logits_params` change its
-    logits first: penalties, top-k and others of vLLM's SamplingParams. Only requests with the same
+    logits first: penalties, top-k and others of vLLM's SamplingParams. A `grammar` allows only some
+    texts, and the request is done when its text is complete; the engine fills in `matcher`, how far
+    it has come. Only requests with the same
     `cache_salt` share blocks, as in vLLM. A cache that shares blocks fills in `block_hashes`, those
     of its full blocks, and `prefix_match`: what it looked up, and what it found.
     """
@@ -43,6 +47,8 @@ class Request:
     seed: int | None = field(default=None, kw_only=True)
     cache_salt: str | None = field(default=None, kw_only=True)
     logits_params: LogitsParams | None = field(default=None, kw_only=True)
+    grammar: Grammar | None = field(default=None, kw_only=True)
+    matcher: Matcher | None = field(default=None, init=False, repr=False)
     was_submitted: bool = field(default=False, init=False, repr=False)
     block_hashes: list[str] = field(default_factory=list[str], init=False, repr=False)
     prefix_match: tuple[Any, Any] = field(default=((), None), init=False, repr=False)
@@ -85,9 +91,15 @@ class Request:
     def sampling(self, config: EngineConfig) -> SamplingParams:
         """How its tokens are drawn under these settings."""
         temperature = config.temperature if self.temperature is None else self.temperature
-        if self.seed is None:
-            return SamplingParams(temperature, config.seed, self.id, self.logits_params)
-        return SamplingParams(temperature, self.seed, 0, self.logits_params)
+        seed, stream_id = (config.seed, self.id) if self.seed is None else (self.seed, 0)
+        return SamplingParams(temperature, seed, stream_id, self.logits_params, self.matcher)
+
+    def keep(self, num_generated: int) -> None:
+        """Forget the generated tokens after so many."""
+        is_shorter = num_generated < self.num_generated
+        self.generated_tokens = self.generated_tokens[:num_generated]
+        if is_shorter and self.matcher is not None:
+            self.matcher = self.matcher.restarted(self.generated_tokens)
 
     def clear_cache(self) -> None:
         """Forget that anything was computed."""

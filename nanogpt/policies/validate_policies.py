@@ -290,6 +290,45 @@ def _ordered(answer: Any, blocks: Sequence[Any]) -> list[int]:
     return order
 
 
+# --- grammars -------------------------------------------------------------------------------------
+
+
+def _legal(answer: Any, state: Any, token_texts: Sequence[str]) -> list[bool]:
+    legal = items(answer)
+    if len(legal) != len(token_texts) or any(type(each) is not bool for each in legal):
+        wanted = f"{len(token_texts)} bools, one for each token"
+        raise refused(f"allowed in state {state.at}", answer, wanted)
+    return legal
+
+
+def _states(what: str, answer: Any, known: int, length: int) -> list[int | None]:
+    """States, or None for a text that the automaton cannot read."""
+    states = [each if each is None else as_natural(each) for each in items(answer)]
+    read = [each for each in states if each is not None]
+    if len(states) != length or len(read) + items(answer).count(None) != length:
+        raise refused(what, answer, f"{length} numbers of states, or None for what cannot be read")
+    if any(each >= known for each in read):
+        raise refused(what, answer, f"states of 0..{known - 1}")
+    return states
+
+
+def _advanced(answer: Any, state: Any, committed: Sequence[str]) -> int | None:
+    what = f"advance from state {state.at}"
+    return _states(what, [answer], len(state.edges), 1)[0]
+
+
+def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
+    what = f"draft_masks in state {state.at}"
+    answer = answer if isinstance(answer, list | tuple) else [answer]
+    return _states(what, answer, len(state.edges), len(drafts) + 1)
+
+
+def _closing(answer: Any, distance: int, tokens_left: int) -> bool:
+    if type(answer) is not bool:
+        raise refused(f"must_close({distance}, {tokens_left})", answer, "True or False")
+    return answer
+
+
 ANSWERS: dict[str, Callable[..., Any] | None] = {
     "plan_step": _plan, "chunk_inputs": _inputs, "chunk_mask": _mask, "assign_tokens": _assigned,
     "rejection_sample": _accepted, "roll_back_kv": _rolled_back, "admit": _admitted,
@@ -298,6 +337,7 @@ ANSWERS: dict[str, Callable[..., Any] | None] = {
     "split_kv": _split, "pack": _packed, "evict": _evicted, "kv_usage": _usage,
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
     "longest_match": _matched, "evict_order": _ordered,
+    "allowed": _legal, "advance": _advanced, "draft_masks": _drafted, "must_close": _closing,
     "visible": None, "rolling_buffer_index": None,  # `window` asks about many tokens at once
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""
