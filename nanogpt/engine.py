@@ -116,7 +116,7 @@ class Engine:
         """Raises: ValueError unless the model and the limits allow the request."""
         validate_request(request, self.model.config)
         if request.grammar is not None:
-            features.check_grammar(request, self.model)
+            request.grammar.check(request.max_new_tokens, self.model.config.vocab_size)
         self.scheduler.check_new(request)
 
     def abort(self, request_id: int) -> None:

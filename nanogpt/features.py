@@ -16,7 +16,6 @@ from nanogpt.executors.base import Executor
 from nanogpt.kv_store import KVStore
 from nanogpt.policies import Policies
 from nanogpt.recorded_texts import RecordedExecutor, RecordedTexts
-from nanogpt.request import Request
 from nanogpt.validate import check_callable, check_is, show
 
 if TYPE_CHECKING:
@@ -130,18 +129,6 @@ def check_arguments(
         check_callable("make_executor", make_executor, "a function that makes an executor")
     if draft is not None:
         check_callable("the draft", draft, "a draft model, for example TrigramDraft.load()")
-
-
-def check_grammar(request: Request, model: Any) -> None:
-    """Raises: ValueError for a grammar that the request cannot be held to."""
-    who = f"request {request.id}: its grammar"
-    check_callable(who, request.grammar, "a grammar, such as RegexGrammar", "check", "matcher")
-    if isinstance(model, RecordedTexts):
-        raise ValueError(f"{who} masks logits, which recorded texts do not have")
-    try:
-        request.grammar.check(request.max_new_tokens, model.config.vocab_size)  # pyright: ignore[reportOptionalMemberAccess]
-    except ValueError as error:
-        raise ValueError(f"request {request.id}: {error}") from None
 
 
 def check_executor(config: EngineConfig, executor: Executor) -> None:

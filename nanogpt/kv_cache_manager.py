@@ -5,13 +5,13 @@ passes of the tensor-parallel engine all use it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from nanogpt.config import EngineConfig
 from nanogpt.kv_store import KVStore
 from nanogpt.outputs import Row, Sampled, SchedulerOutput, Update
 from nanogpt.policies import Policies
 from nanogpt.request import Request
-from nanogpt.sampling import Matcher
 from nanogpt.validate import PolicyError, is_reference
 from nanogpt.views.request_view import RequestView
 
@@ -107,7 +107,7 @@ class KVCacheManager:
             self.cache.free(requeue.request.id)
         kv_peak = self.cache.held_tokens() + sum(len(row.input_ids) for row in scheduled.rows)
         new_tokens = {row.request_id: row.new_tokens(sampled) for row in scheduled.rows}
-        finished, matchers = list[int](), dict[int, Matcher]()
+        finished, matchers = list[int](), dict[int, Any]()
         for row in scheduled.rows:
             request, new = requests[row.request_id], new_tokens[row.request_id]
             self.cache.commit(request.id, computed[request.id] - row.context_len)

@@ -5,7 +5,7 @@ Shapes: R logits (one for each row, and one more for each draft), V vocabulary.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from nanogpt.config import EngineConfig
 from nanogpt.planning import Candidates, Plan
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.request import Request
-from nanogpt.sampling import GREEDY, Matcher, SamplingParams
+from nanogpt.sampling import GREEDY, SamplingParams
 from nanogpt.trace import ForwardRecord
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Update(Struct, frozen=True):
     kv_tokens_charged: Mapping[int, int]
     new_tokens: Mapping[int, Sequence[int]]
     finished: tuple[int, ...]
-    matchers: Mapping[int, Matcher]
+    matchers: Mapping[int, Any]
 
 
 class NotFiniteError(ValueError):

@@ -50,6 +50,8 @@ class RecordedExecutor:
                     f"the temperature of request {row.request_id} is {row.sampling.temperature}; "
                     "recorded texts have no logits to sample from, so it must be 0"
                 )
+            if row.sampling.matcher is not None:
+                raise ValueError("recorded texts have no logits, which a grammar would mask")
         best = [self._next_token(row) for row in rows]
         num_tokens = sum([len(row.input_ids) for row in rows])
         return ModelOutput(no_logits, (forward_record(rows, self.cache, num_tokens),), best)

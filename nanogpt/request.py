@@ -7,14 +7,12 @@ from typing import Any, Literal
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.sampling import (
     MOST_SEED,
-    Grammar,
     LogitsParams,
-    Matcher,
     SamplingParams,
     check_logits_params,
     check_temperature,
 )
-from nanogpt.validate import check_int, check_is, show
+from nanogpt.validate import check_callable, check_int, check_is, show
 
 Status = Literal["waiting", "prefilling", "active", "done", "aborted"]
 
@@ -47,8 +45,8 @@ class Request:
     seed: int | None = field(default=None, kw_only=True)
     cache_salt: str | None = field(default=None, kw_only=True)
     logits_params: LogitsParams | None = field(default=None, kw_only=True)
-    grammar: Grammar | None = field(default=None, kw_only=True)
-    matcher: Matcher | None = field(default=None, init=False, repr=False)
+    grammar: Any = field(default=None, kw_only=True)
+    matcher: Any = field(default=None, init=False, repr=False)
     was_submitted: bool = field(default=False, init=False, repr=False)
     block_hashes: list[str] = field(default_factory=list[str], init=False, repr=False)
     prefix_match: tuple[Any, Any] = field(default=((), None), init=False, repr=False)
@@ -137,6 +135,9 @@ def validate_fields(request: Request) -> None:
     check_int(f"{who}: seed", 0 if request.seed is None else request.seed, 0, MOST_SEED)
     if (salt := request.cache_salt) is not None and (type(salt) is not str or not salt):
         raise ValueError(f"{who}: cache_salt is {show(salt)}; it must be a text of 1 character up")
+    if request.grammar is not None:
+        wanted = "a grammar, such as a RegexGrammar"
+        check_callable(f"{who}: grammar", request.grammar, wanted, "check", "matcher")
     check_is(f"{who}: the prompt", request.prompt_tokens, list, "a list of token ids")
     check_is(f"{who}: generated_tokens", request.generated_tokens, list, "a list of token ids")
 

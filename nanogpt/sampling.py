@@ -11,7 +11,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -49,39 +49,6 @@ class LogitsParams(Struct, frozen=True, gc=False):
     top_p: float = 1.0
 
 
-class Matcher(Protocol):
-    """A place in a grammar, after the tokens that a request has generated."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the text has come to its end: nothing may follow."""
-        ...
-
-    def after(self, tokens: Sequence[int]) -> Self:
-        """The place that these tokens lead to."""
-        ...
-
-    def restarted(self, tokens: Sequence[int]) -> Self:
-        """The place after only these tokens."""
-        ...
-
-    def masks(self, drafts: Sequence[int] = ()) -> Tensor:
-        """The tokens that may follow: here, and after each of the drafts. (K + 1, V) bool."""
-        ...
-
-
-class Grammar(Protocol):
-    """The texts that a request may generate."""
-
-    def check(self, max_new_tokens: int, vocab_size: int) -> None:
-        """Raises: ValueError where so many tokens, or this vocabulary, cannot write any text."""
-        ...
-
-    def matcher(self, policies: Any, max_new_tokens: int) -> Matcher:
-        """The place before the first of so many tokens."""
-        ...
-
-
 class SamplingParams(Struct, frozen=True, gc=False):
     """How a request's tokens are drawn: the draws are keyed by `seed` and `stream_id`.
 
@@ -92,7 +59,7 @@ class SamplingParams(Struct, frozen=True, gc=False):
     seed: int = 0
     stream_id: int = 0
     logits: LogitsParams | None = None
-    matcher: Matcher | None = None
+    matcher: Any = None
 
     @property
     def filters(self) -> Filters | None:

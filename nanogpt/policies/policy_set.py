@@ -7,15 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from nanogpt import planning
-from nanogpt.policies import (
-    acceptance,
-    blocks,
-    fusing,
-    legal_tokens,
-    masks,
-    queueing,
-    sliding_window,
-)
+from nanogpt.policies import acceptance, blocks, fusing, grammars, masks, queueing, sliding_window
 from nanogpt.validate import check_callable
 
 if TYPE_CHECKING:
@@ -54,10 +46,10 @@ class Policies:
     block_hashes: Callable[..., list[str]] = blocks.block_hashes
     longest_match: Callable[..., tuple[list[int], int]] = blocks.longest_match
     evict_order: Callable[..., list[int]] = blocks.evict_order
-    allowed: Callable[..., list[bool]] = legal_tokens.allowed
-    advance: Callable[..., int | None] = legal_tokens.advance
-    draft_masks: Callable[..., list[int | None]] = legal_tokens.draft_masks
-    must_close: Callable[[int, int], bool] = legal_tokens.must_close
+    allowed: Callable[..., list[bool]] = grammars.allowed
+    advance: Callable[..., int | None] = grammars.advance
+    draft_masks: Callable[..., list[int | None]] = grammars.draft_masks
+    must_close: Callable[[int, int], bool] = grammars.must_close
 
     def __post_init__(self) -> None:
         for policy in fields(self):

@@ -301,26 +301,25 @@ def _legal(answer: Any, state: Any, token_texts: Sequence[str]) -> list[bool]:
     return legal
 
 
-def _states(what: str, answer: Any, known: int, length: int) -> list[int | None]:
-    """States, or None for a text that the automaton cannot read."""
+def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
     states = [each if each is None else as_natural(each) for each in items(answer)]
-    read = [each for each in states if each is not None]
-    if len(states) != length or len(read) + items(answer).count(None) != length:
-        raise refused(what, answer, f"{length} numbers of states, or None for what cannot be read")
-    if any(each >= known for each in read):
-        raise refused(what, answer, f"states of 0..{known - 1}")
+    is_known = all(each is None or each < len(state.edges) for each in states)
+    if (
+        len(states) != len(drafts) + 1
+        or not is_known
+        or states.count(None) != items(answer).count(None)
+    ):
+        wanted = f"{len(drafts) + 1} states of 0..{len(state.edges) - 1}, or None for no state"
+        raise refused(f"draft_masks from state {state.at}", answer, wanted)
     return states
 
 
-def _advanced(answer: Any, state: Any, committed: Sequence[str]) -> int | None:
-    what = f"advance from state {state.at}"
-    return _states(what, [answer], len(state.edges), 1)[0]
-
-
-def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
-    what = f"draft_masks in state {state.at}"
-    answer = answer if isinstance(answer, list | tuple) else [answer]
-    return _states(what, answer, len(state.edges), len(drafts) + 1)
+def _advanced(answer: Any, state: Any, _: Sequence[str]) -> int | None:
+    at = as_natural(answer)
+    if answer is not None and (at is None or at >= len(state.edges)):
+        wanted = f"a state of 0..{len(state.edges) - 1}, or None for no state"
+        raise refused(f"advance from state {state.at}", answer, wanted)
+    return at
 
 
 def _closing(answer: Any, distance: int, tokens_left: int) -> bool:

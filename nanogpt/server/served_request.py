@@ -3,10 +3,10 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nanogpt.request import Request
-from nanogpt.sampling import Grammar, LogitsParams
+from nanogpt.sampling import LogitsParams
 from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.server_metrics import ServerMetrics
 
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
     cache_salt: str | None = None
     ignores_end: bool = False
     logits_params: LogitsParams | None = None
-    grammar: Grammar | None = None
+    grammar: Any = None
 
     def request(self, request_id: int) -> Request:
         """The request as the engine takes it."""

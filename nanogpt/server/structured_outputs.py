@@ -5,87 +5,64 @@ Source: OpenAI's API reference, structured outputs; vLLM 0.33.0, `StructuredOutp
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from nanogpt.checkpoints.tokenizer import Tokenizer
+from nanogpt.checkpoints.tokenizer import Characters, Tokenizer
 from nanogpt.grammar.matchers import RegexGrammar
-from nanogpt.sampling import Grammar
 from nanogpt.server.api_errors import bad_request
-from nanogpt.server.openai_bodies import Body
 from nanogpt.validate import show
 
 MAX_PATTERN = 4096
 
 
-def grammar_of(sent: Body, tokenizer: Tokenizer, vocab_size: int) -> Grammar | None:
-    """The grammar of a body's answers. Raises: ApiError for one that cannot be used."""
-    for name, read in (("structured_outputs", _outputs), ("response_format", _response_format)):
-        if getattr(sent, name) is not None:
-            try:
-                return read(getattr(sent, name), tokenizer, vocab_size)
-            except ValueError as error:
-                raise bad_request(name, f"{name}: {error}") from None
-            except ImportError:
-                said = "needs the package llguidance: pip install -e .[grammar]"
-                raise bad_request(name, f"{name} {said}", "unsupported_value") from None
+def grammar_of(
+    asked: Mapping[str, dict[str, Any] | None], tokenizer: Tokenizer, vocab_size: int
+) -> Any:
+    """The grammar for these fields of a body, or None. Raises: ApiError."""
+    for name, value in asked.items():
+        try:
+            match name, value:
+                case _, None | {"type": "text"}:
+                    continue
+                case "structured_outputs", {"regex": str(pattern)} if len(value) == 1:
+                    return _regex_grammar(pattern, tokenizer, vocab_size)
+                case "structured_outputs", {"choice": [_, *_] as texts} if len(value) == 1:
+                    pattern = "|".join(re.escape(str(text)) for text in texts)
+                    return _regex_grammar(pattern, tokenizer, vocab_size)
+                case "response_format", {"type": "json_object"}:
+                    return _schema_grammar({"type": "object"}, tokenizer, vocab_size)
+                case _, {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+                    return _schema_grammar(schema, tokenizer, vocab_size)
+                case "response_format", _:
+                    one = "type 'text', 'json_object', or 'json_schema' with a schema"
+                case _:
+                    one = "one regex, or one choice of texts"
+            raise ValueError(f"it is {show(value)}; it must have {one}")
+        except ValueError as error:
+            raise bad_request(name, f"{name}: {error}") from None
+        except ImportError:
+            said = "needs the package llguidance: pip install -e .[grammar]"
+            raise bad_request(name, f"{name} {said}", "unsupported_value") from None
     return None
 
 
-def _outputs(asked: dict[str, Any], tokenizer: Tokenizer, vocab_size: int) -> Grammar:
-    match asked:
-        case {"regex": str(pattern)} if len(asked) == 1:
-            pass
-        case {"choice": [str(), *_] as texts} if len(asked) == 1 and _are_texts(texts):
-            pattern = "|".join(map(re.escape, texts))
-        case _:
-            said = "it must be one regex, or one choice of texts"
-            raise ValueError(f"it is {show(asked)}; {said}")
-    if len(pattern) > MAX_PATTERN:
-        raise ValueError(f"its pattern has {len(pattern)} characters; at most {MAX_PATTERN}")
-    return _regex_grammar(pattern, tokenizer, vocab_size)
-
-
-def _are_texts(texts: Sequence[Any]) -> bool:
-    return all(isinstance(text, str) and text for text in texts)
-
-
-def _response_format(
-    asked: dict[str, Any], tokenizer: Tokenizer, vocab_size: int
-) -> Grammar | None:
-    match asked:
-        case {"type": "text"}:
-            return None
-        case {"type": "json_object"}:
-            schema: dict[str, Any] = {"type": "object"}
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            pass
-        case _:
-            said = "type 'text', 'json_object' or 'json_schema', the last with its schema"
-            raise ValueError(f"it is {show(asked)}; it must have {said}")
-    from nanogpt.grammar.schema_grammar import SchemaGrammar
-
-    return SchemaGrammar(schema, _schema_vocabulary(tokenizer, vocab_size))
-
-
 @functools.lru_cache(maxsize=64)
-def _regex_grammar(pattern: str, tokenizer: Tokenizer, vocab_size: int) -> Grammar:
+def _regex_grammar(pattern: str, tokenizer: Tokenizer, vocab_size: int) -> RegexGrammar:
     """One grammar for all requests with the pattern, so that they share its masks."""
-    texts = [_text(tokenizer.piece(token)) for token in range(vocab_size)]
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN}")
+    pieces = map(tokenizer.piece, range(vocab_size))
+    # A token with a part of a character has no text of its own.
+    texts = [
+        text if "\ufffd" not in (text := piece.decode(errors="replace")) else "" for piece in pieces
+    ]
     return RegexGrammar(pattern, tuple(texts), tokenizer.end_tokens)
 
 
-@functools.lru_cache(maxsize=2)
-def _schema_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> Any:
-    from nanogpt.grammar.schema_grammar import SchemaVocabulary
+def _schema_grammar(schema: dict[str, Any], tokenizer: Tokenizer, vocab_size: int) -> Any:
+    from nanogpt.grammar.schema_grammar import SchemaGrammar
 
-    pieces = [tokenizer.piece(token) for token in range(vocab_size)]
-    return SchemaVocabulary(pieces, tokenizer.end_tokens)
-
-
-def _text(piece: bytes) -> str:
-    """A token's characters; none where it is a part of one."""
-    try:
-        return piece.decode()
-    except UnicodeDecodeError:
-        return ""
+    if isinstance(tokenizer, Characters):
+        raise ValueError("this model's vocabulary has no braces, so it cannot write JSON")
+    return SchemaGrammar(schema, tokenizer.source(), vocab_size, tokenizer.end_tokens)

@@ -9,20 +9,22 @@ from nanogpt.views.grammar_state import GrammarState
 
 
 def allowed(state: GrammarState, token_texts: Sequence[str]) -> list[bool]:
-    """For each token: whether the automaton can read all its characters from here.
-
-    A token without text, such as one that ends texts, is not allowed here.
-    """
-    return [bool(text) and read(state, text) is not None for text in token_texts]
+    """For each token: whether it has a text, and the automaton can read all of it from here."""
+    return [bool(text) and advance(state, [text]) is not None for text in token_texts]
 
 
 def advance(state: GrammarState, committed: Sequence[str]) -> int | None:
     """The state's number after these tokens' texts; None where the automaton cannot read them."""
-    return read(state, "".join(committed))
+    at: int | None = state.at
+    for character in "".join(committed):
+        at = state.edges[at].get(character)
+        if at is None:
+            return None
+    return at
 
 
 def draft_masks(state: GrammarState, drafts: Sequence[str]) -> list[int | None]:
-    """The state that masks each of a row's logits: those before each draft, and the last ones.
+    """The state that masks each of a row's logits: before each draft, and after the last one.
 
     None after a draft that is not legal: these logits decide nothing.
     """
@@ -30,18 +32,8 @@ def draft_masks(state: GrammarState, drafts: Sequence[str]) -> list[int | None]:
 
 
 def must_close(distance: int, tokens_left: int) -> bool:
-    """Whether a token is too late: not all of the `distance` characters to an end fit behind it.
+    """Whether a token is too late: the `distance` characters from it to an end do not fit.
 
     `tokens_left` counts the token itself; a character takes at most one token.
     """
     return distance >= tokens_left
-
-
-def read(state: GrammarState, text: str) -> int | None:
-    """The number of the state after `text`; None where the automaton cannot read it."""
-    at: int | None = state.at
-    for character in text:
-        at = state.edges[at].get(character)
-        if at is None:
-            return None
-    return at
