@@ -144,10 +144,10 @@ class _Places:
         return edges, [n for n, state in enumerate(states) if end in state]
 
     def _closure(self, places: Iterable[int]) -> frozenset[int]:
-        """These places, and those reached from them without a character."""
+        """The places reached from these without a character, but those that only lead on."""
         seen, todo = set(places), list(places)
         while todo:
             new = [each for each in self.empty[todo.pop()] if each not in seen]
             seen.update(new)
             todo += new
-        return frozenset(seen)
+        return frozenset(n for n in seen if self.moves[n] or not self.empty[n])
