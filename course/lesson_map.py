@@ -148,6 +148,14 @@ LESSONS = (
         builds_on=("0",),
     ),
     Lesson(
+        stem="l08b_legal_tokens",
+        title="Only legal tokens",
+        builds="Hold a model's text to a form: mask illegal tokens, also in passes with draft "
+        "tokens, and close the text in time.",
+        minutes=45,
+        builds_on=("8",),
+    ),
+    Lesson(
         stem="l09_fleet",
         title="Serving with a fleet",
         builds="Choose which request goes next and to which of four workers, and find out from "
@@ -184,7 +192,7 @@ LESSONS = (
 
 CORE_PATH = ("0", "1", "2", "3b", "7", "8", "10")
 """The lessons for whoever has an afternoon: the least that shows a whole engine."""
-ELECTIVES = ("4b", "5", "5b", "6", "7b", "9", "11", "12")
+ELECTIVES = ("4b", "5", "5b", "6", "7b", "8b", "9", "11", "12")
 """Lessons on which no lesson of the core path builds, for whoever wants to know more."""
 
 

@@ -117,6 +117,8 @@ class Engine:
     def validate(self, request: Request) -> None:
         """Raises: ValueError unless the model and the limits allow the request."""
         validate_request(request, self.model.config)
+        if request.grammar is not None:
+            request.grammar.check(request.max_new_tokens, self.model.config.vocab_size)
         self.scheduler.check_new(request)
 
     def abort(self, request_id: int) -> None:
@@ -177,6 +179,8 @@ class Engine:
         request.prompt_tokens = list(request.prompt_tokens)
         request.generated_tokens = list(request.generated_tokens)
         request.arrival_time = self.step_number
+        if request.grammar is not None:
+            request.matcher = request.grammar.matcher(self.policies, request.max_new_tokens)
         self.scheduler.add_request(request)  # where the policy that orders the queue may fail
         request.was_submitted = True
         self.recorder.arrive(request)

@@ -5,6 +5,7 @@ passes of the tensor-parallel engine all use it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from nanogpt.config import EngineConfig
 from nanogpt.kv_store import KVStore
@@ -106,15 +107,18 @@ class KVCacheManager:
             self.cache.free(requeue.request.id)
         kv_peak = self.cache.held_tokens() + sum(len(row.input_ids) for row in scheduled.rows)
         new_tokens = {row.request_id: row.new_tokens(sampled) for row in scheduled.rows}
-        finished: list[int] = []
+        finished, matchers = list[int](), dict[int, Any]()
         for row in scheduled.rows:
             request, new = requests[row.request_id], new_tokens[row.request_id]
             self.cache.commit(request.id, computed[request.id] - row.context_len)
             self.cache.register(request, new)
-            if request.num_generated + len(new) >= request.max_new_tokens:
+            if new and request.matcher is not None:
+                matchers[request.id] = request.matcher.after(new)
+            is_complete = request.id in matchers and matchers[request.id].is_complete
+            if is_complete or request.num_generated + len(new) >= request.max_new_tokens:
                 finished.append(request.id)
                 self.free_finished(request.id)
-        return Update(kv_peak, computed, charged, new_tokens, tuple(finished))
+        return Update(kv_peak, computed, charged, new_tokens, tuple(finished), matchers)
 
     def free_finished(self, request_id: int) -> None:
         """Free the K/V of a finished request."""

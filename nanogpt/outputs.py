@@ -5,7 +5,7 @@ Shapes: R logits (one for each row, and one more for each draft), V vocabulary.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -166,7 +166,8 @@ class Sampled(Struct, frozen=True, gc=False):
 
 
 class Update(Struct, frozen=True):
-    """The changes of a step, by request id: tokens computed by now, KV tokens charged, new tokens.
+    """The changes of a step, by request id: tokens computed by now, KV tokens charged, new tokens,
+    and where a grammar's text has come to.
 
     `kv_peak` are the KV tokens held when preempted requests are freed and all new K/V is written,
     and rejected drafts, evicted K/V and finished requests are not freed yet.
@@ -177,6 +178,7 @@ class Update(Struct, frozen=True):
     kv_tokens_charged: Mapping[int, int]
     new_tokens: Mapping[int, Sequence[int]]
     finished: tuple[int, ...]
+    matchers: Mapping[int, Any]
 
 
 class NotFiniteError(ValueError):

@@ -40,10 +40,12 @@ class RecordedExecutor:
         self.cache = cache
 
     def execute(self, rows: Sequence[Row]) -> ModelOutput:
-        """Whatever the temperature is that the texts were recorded at."""
+        """At any temperature. Raises: ValueError for a row with a grammar."""
         no_logits: Any = None
         if not rows:
             return ModelOutput(no_logits, ())
+        if any(row.sampling.matcher is not None for row in rows):
+            raise ValueError("recorded texts have no logits, which a grammar would mask")
         best = [self._next_token(row) for row in rows]
         num_tokens = sum([len(row.input_ids) for row in rows])
         return ModelOutput(no_logits, (forward_record(rows, self.cache, num_tokens),), best)

@@ -12,7 +12,7 @@ from nanogpt.sampling import (
     check_logits_params,
     check_temperature,
 )
-from nanogpt.validate import check_int, check_is, show
+from nanogpt.validate import check_callable, check_int, check_is, show
 
 Status = Literal["waiting", "prefilling", "active", "done", "aborted"]
 
@@ -26,7 +26,9 @@ class Request:
     been computed: the next step computes from there. An "aborted" request left unfinished.
     `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
     as request 0 of that seed: the text is the same, whatever its id. `logits_params` change its
-    logits first: penalties, top-k and others of vLLM's SamplingParams. Only requests with the same
+    logits first: penalties, top-k and others of vLLM's SamplingParams. A `grammar` allows only some
+    texts, and the request is done when its text is complete; the engine fills in `matcher`, how far
+    it has come. Only requests with the same
     `cache_salt` share blocks, as in vLLM. A cache that shares blocks fills in `block_hashes`, those
     of its full blocks, and `prefix_match`: what it looked up, and what it found.
     """
@@ -43,6 +45,8 @@ class Request:
     seed: int | None = field(default=None, kw_only=True)
     cache_salt: str | None = field(default=None, kw_only=True)
     logits_params: LogitsParams | None = field(default=None, kw_only=True)
+    grammar: Any = field(default=None, kw_only=True)
+    matcher: Any = field(default=None, init=False, repr=False)
     was_submitted: bool = field(default=False, init=False, repr=False)
     block_hashes: list[str] = field(default_factory=list[str], init=False, repr=False)
     prefix_match: tuple[Any, Any] = field(default=((), None), init=False, repr=False)
@@ -85,9 +89,15 @@ class Request:
     def sampling(self, config: EngineConfig) -> SamplingParams:
         """How its tokens are drawn under these settings."""
         temperature = config.temperature if self.temperature is None else self.temperature
-        if self.seed is None:
-            return SamplingParams(temperature, config.seed, self.id, self.logits_params)
-        return SamplingParams(temperature, self.seed, 0, self.logits_params)
+        seed, stream_id = (config.seed, self.id) if self.seed is None else (self.seed, 0)
+        return SamplingParams(temperature, seed, stream_id, self.logits_params, self.matcher)
+
+    def keep(self, num_generated: int) -> None:
+        """Forget the generated tokens after so many."""
+        is_shorter = num_generated < self.num_generated
+        self.generated_tokens = self.generated_tokens[:num_generated]
+        if is_shorter and self.matcher is not None:
+            self.matcher = self.matcher.restarted(self.generated_tokens)
 
     def clear_cache(self) -> None:
         """Forget that anything was computed."""
@@ -125,6 +135,9 @@ def validate_fields(request: Request) -> None:
     check_int(f"{who}: seed", 0 if request.seed is None else request.seed, 0, MOST_SEED)
     if (salt := request.cache_salt) is not None and (type(salt) is not str or not salt):
         raise ValueError(f"{who}: cache_salt is {show(salt)}; it must be a text of 1 character up")
+    if request.grammar is not None:
+        wanted = "a grammar, such as a RegexGrammar"
+        check_callable(f"{who}: grammar", request.grammar, wanted, "check", "matcher")
     check_is(f"{who}: the prompt", request.prompt_tokens, list, "a list of token ids")
     check_is(f"{who}: generated_tokens", request.generated_tokens, list, "a list of token ids")
 

@@ -16,7 +16,7 @@ from nanogpt.outputs import (
     logits_starts,
 )
 from nanogpt.policies import Policies
-from nanogpt.sampling import Filters, penalized, sample_tokens, uniform
+from nanogpt.sampling import Filters, masked, penalized, sample_tokens, uniform
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +66,7 @@ class Sampler:
                 drawn[i] = self.drafter.judge(row, logits[starts[i] : starts[i + 1]])
             elif best is not None and (
                 logits is None  # pyright: ignore[reportUnnecessaryComparison] (of recorded texts)
-                or (params.temperature == 0 and params.logits is None)
+                or (params.temperature == 0 and params.filters is None)
             ):
                 drawn[i] = Sampled(best[starts[i]])
             else:
@@ -82,14 +82,16 @@ class Sampler:
 
 
 def penalized_rows(logits: "Tensor", rows: Sequence[Row]) -> "Tensor":
-    """The logits of rows that have `LogitsParams`. Shapes: (R, V) -> (R, V), float64."""
+    """The logits of rows with a grammar or `LogitsParams`. Shapes: (R, V) -> (R, V), float64."""
     import torch
 
-    changed = [
-        penalized(own, row.sampling.logits, row.token_ids, row.num_prompt_tokens)
-        for own, row in zip(logits, rows, strict=True)
-        if row.sampling.logits is not None
-    ]
+    changed = list(logits.double())
+    for i, row in enumerate(rows):
+        if row.sampling.matcher is not None:
+            changed[i] = masked(changed[i], row.sampling.matcher.masks()[0])
+        if row.sampling.logits is not None:
+            params, known = row.sampling.logits, row.token_ids
+            changed[i] = penalized(changed[i], params, known, row.num_prompt_tokens)
     return torch.stack(changed)
 
 

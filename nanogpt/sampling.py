@@ -11,7 +11,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -50,21 +50,28 @@ class LogitsParams(Struct, frozen=True, gc=False):
 
 
 class SamplingParams(Struct, frozen=True, gc=False):
-    """How a request's tokens are drawn: the draws are keyed by `seed` and `stream_id`."""
+    """How a request's tokens are drawn: the draws are keyed by `seed` and `stream_id`.
+
+    `matcher` says which tokens may follow, where the request has a grammar.
+    """
 
     temperature: float = 0.0
     seed: int = 0
     stream_id: int = 0
     logits: LogitsParams | None = None
+    matcher: Any = None
 
     @property
     def filters(self) -> Filters | None:
         """`min_p`, `top_k` and `top_p`; None for a request whose logits stay as they are."""
         own = self.logits
-        return None if own is None else (own.min_p, own.top_k, own.top_p)
+        if own is None:
+            return None if self.matcher is None else NO_FILTERS
+        return (own.min_p, own.top_k, own.top_p)
 
 
 Filters = tuple[float, int, float]
+NO_FILTERS = (0.0, 0, 1.0)
 GREEDY = SamplingParams()
 
 
@@ -129,6 +136,11 @@ def likely_only(p: Tensor, min_p: float, top_k: int, top_p: float) -> Tensor:
         kept = cumulative - ranked < top_p * cumulative[:, -1:]  # by what the likelier ones make up
         p = p.where(p >= ranked.where(kept, math.inf).amin(-1, keepdim=True), 0)
     return p / p.sum(-1, keepdim=True)
+
+
+def masked(logits: Tensor, legal: Tensor) -> Tensor:
+    """The logits without the tokens that are not legal. Shapes: two (R, V) -> (R, V), float64."""
+    return logits.double().masked_fill(~legal.to(logits.device), -math.inf)
 
 
 def penalized(

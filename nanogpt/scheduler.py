@@ -94,6 +94,7 @@ class Scheduler:
             if request.status == "prefilling" and request.remaining == 0:
                 self.promote(request)
             request.generated_tokens += update.new_tokens[request.id]
+            request.matcher = update.matchers.get(request.id, request.matcher)
             self._last_served[request.id] = scheduled.step, request.arrival_time, request.id
         for request_id in update.finished:
             self.complete(self.requests[request_id])
@@ -302,7 +303,7 @@ class Scheduler:
         self._stop(request)
         request.status = "waiting"
         request.clear_cache()
-        request.generated_tokens = request.generated_tokens[: state.num_generated]
+        request.keep(state.num_generated)
         request.arrival_time = state.arrival_time
         self.waiting.push(request, requeue.key)
 

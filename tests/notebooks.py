@@ -44,6 +44,7 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
     "l08_speculation": [
         ("keep_all_kv", "roll_back_kv", "keeps_rejected"),
     ],
+    "l08b_legal_tokens": [],
     "l09_fleet": [],
     "l10_capstone": [
         ("send_newest_token", "stream_delta", "newest_token"),
@@ -88,6 +89,12 @@ WITHOUT_EXERCISE = {
         "num_findable_blocks": once_committed,
     },
     "l08_speculation": {"draft_memory": forget},
+    "l08b_legal_tokens": {
+        "first_mask_rows": lambda scheduled, _: [
+            sum(1 + drafts for drafts in scheduled[:i]) for i in range(len(scheduled))
+        ],
+        "drafts_on_return": lambda *_: [],
+    },
     "l09_fleet": {"newest_after_removal": one_more},
     "l11_milliseconds": {
         "smaller_graph": lambda num_tokens, captured: min(

@@ -20,6 +20,7 @@ class _Draft(Struct):
     p: _Probability
     q: _Probability
     u: Share | None
+    state: Natural | None = None
 
     def __post_init__(self) -> None:
         self.p, self.q = min(self.p, 1), min(self.q, 1)
@@ -29,6 +30,7 @@ class _Last(Struct):
     text: str
     token: Natural
     kind: Literal["bonus", "resampled", "plain"]
+    state: Natural | None = None
 
 
 class _Pass(Struct):
@@ -47,6 +49,7 @@ class _Story(Struct):
     num_draft_tokens: Natural
     temperature: Amount
     passes: OneOrMore[_Pass]
+    automaton: list[tuple[Natural, Natural, str]] = []
 
 
 class SpeculationStrip(Picture):
@@ -54,7 +57,8 @@ class SpeculationStrip(Picture):
 
     `story` is a `story(...)` dict of the lesson's data. `p` and `q` are the probabilities that the
     model and the draft gave the drafted token, `u` the uniform number that decided, None where none
-    was drawn. Kept drafts come first in their pass.
+    was drawn. Kept drafts come first in their pass. An `automaton` is drawn too: edges (state, next
+    state, characters), and in each token the `state` after it.
     Raises: ValueError for another kind of record, or a draft kept after a rejected one.
     """
 

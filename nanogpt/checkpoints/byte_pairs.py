@@ -139,6 +139,10 @@ class BytePairs:
         tokens: list[int] = self._tokenizer.encode_batch([text], add_special_tokens=False)[0].ids
         return tokens if tokens[: len(self._begin)] == self._begin else [*self._begin, *tokens]
 
+    def source(self) -> str:
+        """The tokenizer as the JSON that the package reads."""
+        return self._tokenizer.to_str()
+
     def piece(self, token: int) -> bytes:
         """The token's bytes; none for a token that only the model has."""
         return self._pieces.get(token, b"")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from nanogpt import planning
-from nanogpt.policies import acceptance, blocks, fusing, masks, queueing, sliding_window
+from nanogpt.policies import acceptance, blocks, fusing, grammars, masks, queueing, sliding_window
 from nanogpt.validate import check_callable
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ class Policies:
     match_tiers: Callable[..., tuple[list[int | None], int]] = blocks.match_tiers
     load_or_compute: Callable[..., str] = blocks.load_or_compute
     spill: Callable[..., list[str]] = blocks.spill
+    allowed: Callable[..., list[bool]] = grammars.allowed
+    advance: Callable[..., int | None] = grammars.advance
+    draft_masks: Callable[..., list[int | None]] = grammars.draft_masks
+    must_close: Callable[[int, int], bool] = grammars.must_close
 
     def __post_init__(self) -> None:
         for policy in fields(self):

@@ -319,6 +319,44 @@ def _spilled(answer: Any, published: Sequence[str], host: Sequence[str], capacit
     return kept
 
 
+# --- grammars -------------------------------------------------------------------------------------
+
+
+def _legal(answer: Any, state: Any, token_texts: Sequence[str]) -> list[bool]:
+    legal = items(answer)
+    if len(legal) != len(token_texts) or any(type(each) is not bool for each in legal):
+        wanted = f"{len(token_texts)} bools, one for each token"
+        raise refused(f"allowed in state {state.at}", answer, wanted)
+    return legal
+
+
+def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
+    states = [each if each is None else as_natural(each) for each in items(answer)]
+    is_known = all(each is None or each < len(state.edges) for each in states)
+    if (
+        len(states) != len(drafts) + 1
+        or not is_known
+        or states.count(None) != items(answer).count(None)
+    ):
+        wanted = f"{len(drafts) + 1} states of 0..{len(state.edges) - 1}, or None for no state"
+        raise refused(f"draft_masks from state {state.at}", answer, wanted)
+    return states
+
+
+def _advanced(answer: Any, state: Any, _: Sequence[str]) -> int | None:
+    at = as_natural(answer)
+    if answer is not None and (at is None or at >= len(state.edges)):
+        wanted = f"a state of 0..{len(state.edges) - 1}, or None for no state"
+        raise refused(f"advance from state {state.at}", answer, wanted)
+    return at
+
+
+def _closing(answer: Any, distance: int, tokens_left: int) -> bool:
+    if type(answer) is not bool:
+        raise refused(f"must_close({distance}, {tokens_left})", answer, "True or False")
+    return answer
+
+
 ANSWERS: dict[str, Callable[..., Any] | None] = {
     "plan_step": _plan, "chunk_inputs": _inputs, "chunk_mask": _mask, "assign_tokens": _assigned,
     "rejection_sample": _accepted, "roll_back_kv": _rolled_back, "admit": _admitted,
@@ -328,6 +366,7 @@ ANSWERS: dict[str, Callable[..., Any] | None] = {
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
     "longest_match": _matched, "evict_order": _ordered,
     "match_tiers": _matched_tiers, "load_or_compute": _loaded, "spill": _spilled,
+    "allowed": _legal, "advance": _advanced, "draft_masks": _drafted, "must_close": _closing,
     "visible": None, "rolling_buffer_index": None,  # `window` asks about many tokens at once
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""

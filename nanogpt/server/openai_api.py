@@ -24,6 +24,7 @@ from nanogpt.server.openai_bodies import (
 )
 from nanogpt.server.served_request import Asked
 from nanogpt.server.server_settings import ServerSettings
+from nanogpt.server.structured_outputs import grammar_of
 from nanogpt.validate import show
 
 MAX_IN_A_CALL = 256
@@ -123,6 +124,10 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         _header(headers, "X-Priority", 0, MAX_PRIORITY, USUAL_PRIORITY), _slo_s(headers),
         cache_salt=sent.cache_salt, ignores_end=bool(sent.ignore_eos),
         logits_params=sent.logits_params(limits.tokenizer.end_tokens),
+        grammar=grammar_of(
+            {name: getattr(sent, name) for name in ("structured_outputs", "response_format")},
+            limits.tokenizer, limits.vocab_size,
+        ),
     )  # fmt: skip
     asked = tuple(
         usual._replace(

@@ -25,8 +25,7 @@ UNCHANGING: Mapping[str, tuple[object, ...]] = {
     "skip_special_tokens": (True,), "spaces_between_special_tokens": (True,),
     "add_special_tokens": (True, False), "truncate_prompt_tokens": (), "tools": ([],),
     "tool_choice": ("none", "auto"), "tool_calls": ([],), "functions": ([],),
-    "function_call": ("none", "auto"), "response_format": ({"type": "text"},),
-    "structured_outputs": (), "modalities": (["text"],), "audio": (),
+    "function_call": ("none", "auto"), "modalities": (["text"],), "audio": (),
     "reasoning_effort": ("none",), "add_generation_prompt": (True,),
     "continue_final_message": (False,), "chat_template_kwargs": ({},),
     "return_token_ids": (False,), "return_tokens_as_token_ids": (False,),
@@ -89,6 +88,8 @@ class Body(Checked, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     cache_salt: Annotated[str, Meta(min_length=1, max_length=MAX_SALT)] | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
 
     def wanted(self) -> int | None:
         """`max_tokens`, by its old name or its new one. Raises: ApiError where the two differ."""

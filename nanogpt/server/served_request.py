@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nanogpt.request import Request
 from nanogpt.sampling import LogitsParams
@@ -24,13 +24,14 @@ class Asked(NamedTuple):
     cache_salt: str | None = None
     ignores_end: bool = False
     logits_params: LogitsParams | None = None
+    grammar: Any = None
 
     def request(self, request_id: int) -> Request:
         """The request as the engine takes it."""
         return Request(
             request_id, list(self.prompt_tokens), self.max_new_tokens, self.priority,
             temperature=self.temperature, seed=self.seed, cache_salt=self.cache_salt,
-            logits_params=self.logits_params,
+            logits_params=self.logits_params, grammar=self.grammar,
         )  # fmt: skip
 
 
@@ -83,7 +84,8 @@ class Served:
         if self.continuation.is_stopped:
             return "stop"
         if self.request.status == "done":
-            return "length"
+            matcher = self.request.matcher
+            return "stop" if matcher is not None and matcher.is_complete else "length"
         return "error" if self.request.status == "aborted" else None
 
     def end(self, reason: Reason, message: str, metrics: ServerMetrics) -> End:

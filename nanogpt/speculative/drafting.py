@@ -23,7 +23,14 @@ from nanogpt.outputs import Row, Sampled
 from nanogpt.policies import Policies
 from nanogpt.policies.acceptance import draw
 from nanogpt.request import Request
-from nanogpt.sampling import SamplingParams, penalized, probabilities, sample_tokens, uniform
+from nanogpt.sampling import (
+    SamplingParams,
+    masked,
+    penalized,
+    probabilities,
+    sample_tokens,
+    uniform,
+)
 from nanogpt.validate import MOST_INT, show
 
 Draft = Callable[[Sequence[int]], Sequence[float]]
@@ -78,9 +85,9 @@ class Drafter:
         for request, num_tokens in zip(decodes, share_out(room, wanted), strict=True):
             if num_tokens:
                 params = request.sampling(self.config)
-                self._proposals[request.id] = propose(
-                    self.draft, request, num_tokens, params, self.vocab_size
-                )
+                proposal = propose(self.draft, request, num_tokens, params, self.vocab_size)
+                if proposal.tokens:
+                    self._proposals[request.id] = proposal
         return {i: proposal.tokens for i, proposal in self._proposals.items()}
 
     def judge(self, row: Row, logits: Tensor) -> Sampled:
@@ -94,6 +101,8 @@ class Drafter:
         proposal, position = self._proposals[row.request_id], len(row.token_ids)
         params = row.sampling
         temperature, seed, request_id = params.temperature, params.seed, params.stream_id
+        if params.matcher is not None:
+            logits = masked(logits, params.matcher.masks(proposal.tokens))
         if params.logits is not None:  # each draft counts among the output before the next one
             known = [*row.token_ids, *proposal.tokens]
             logits = torch.stack([
@@ -138,20 +147,30 @@ def propose(
     params: SamplingParams,
     vocab_size: int,
 ) -> Proposal:
-    """Guess the next tokens of a request, one after the other, as the target draws."""
+    """Guess the next tokens of a request, one after the other, as the target draws.
+
+    The token that completes a grammar's text is left to the target: no logits follow it.
+    """
     known, num_prompt_tokens = request.tokens_so_far, len(request.prompt_tokens)
     drawn_from: list[Sequence[float]] = []
+    matcher = params.matcher
     for _ in range(num_tokens):
         q = checked(draft(known), vocab_size)
-        if params.logits is None:
+        if params.filters is None:
             q = tempered(q, params.temperature)
         else:
             # Never 0, so that one is left where the draft's only tokens are masked.
             scores = torch.tensor(q, dtype=torch.float64).clamp(min=sys.float_info.min).log()
-            scores = penalized(scores, params.logits, known, num_prompt_tokens).unsqueeze(0)
-            q = probabilities(scores, params.temperature, params.filters)[0].tolist()
+            if matcher is not None:
+                scores = masked(scores, matcher.masks()[0])
+            if params.logits is not None:
+                scores = penalized(scores, params.logits, known, num_prompt_tokens)
+            q = probabilities(scores.unsqueeze(0), params.temperature, params.filters)[0].tolist()
+        token = draw(q, uniform(params.seed, params.stream_id, len(known), "draft"))
+        if matcher is not None and (matcher := matcher.after([token])).is_complete:
+            break
         drawn_from.append(q)
-        known.append(draw(q, uniform(params.seed, params.stream_id, len(known), "draft")))
+        known.append(token)
     return Proposal(tuple(known[request.num_tokens :]), tuple(drawn_from))
 
 

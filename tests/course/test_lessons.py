@@ -30,6 +30,10 @@ NOTHING_ANSWERS = {
     "l06.exhibit_b",
     "l07.counted",
     "l07.late_copy",
+    "l08.legal_tokens",
+    "l08.mask_rows",
+    "l08.last_chance",
+    "l08.conditioned",
     "l09.baseline",
     "l10.http_share",
 }
@@ -91,6 +95,12 @@ CLAIMS: dict[str, list[str]] = {
     "l08_speculation": [  # alone a gain; in a large batch only where little is rejected
         "an ordinary opening 1 44 20 of 145 1.45 ×1.21 ×0.65",
         "an ordinary opening 3 53 11 of 20 1.21 ×1.18 ×1.06",
+    ],
+    "l08b_legal_tokens": [
+        "0 of 16",
+        "16 of 16",
+        "40 0 of 4 4 of 4",
+        "only the target 0.30 both 0.80",
     ],
     "l10_capstone": [
         "HTTP/1.1 200 OK",

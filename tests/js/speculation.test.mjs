@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { arrayWords, counters, counterWords, eventMark, lazyFrames, lazyWords, requestsOf, shapesOf, stateOf } from "../../widgets/static/lazy_heap_layout.js";
 import {
-  barPlaces, chance, draftState, followsRule, keepChance, passWords, ruleWords, standing, tokenMark, totals,
+  automatonWords, barPlaces, chance, draftState, followsRule, keepChance, passWords, ruleWords, standing, statePlaces, statesOf, tokenMark, totals,
 } from "../../widgets/static/speculation_strip_layout.js";
 
 // ---- a heap with lazy deletion --------------------------------------------------------------
@@ -117,4 +117,16 @@ test("a pass is told with what it brought, and all so far", () => {
   assert.match(passWords(story, 2), /nothing is drafted, and the model's token “t” follows/);
   const wrong = { ...story, passes: [{ ...story.passes[0], drafts: [draft(true, 0.1, 0.5, 0.9)] }] };
   assert.match(passWords(wrong, 0), /A decision in it is not the rule's\./);
+});
+
+test("the automaton goes back with the text where drafts are rejected", () => {
+  const automaton = [[0, 1, "n"], [0, 2, "y"], [1, 3, "a"], [2, 3, "e"], [3, 0, " "]];
+  const draft = (state, kept) => ({ text: "x", token: 1, kept, p: 1, q: 1, u: 0, state });
+  const last = (state) => ({ text: "x", token: 1, kind: "resampled", state });
+  const votes = { automaton, passes: [{ drafts: [], last: last(1) }, { drafts: [draft(3, true), draft(0, false), draft(null, false)], last: last(0) }] };
+  assert.deepEqual(statesOf(votes, 1), { from: 1, through: [3], back: [0, null], to: 0 });
+  assert.match(automatonWords(votes, 1), /from state 1 to state 0\. Rejected draft tokens led to state 0, no state;/);
+  const { places } = statePlaces(automaton, 400);
+  assert.deepEqual([0, 1, 2, 3].map((state) => places.get(state).x), [20, 200, 200, 380]);
+  assert.equal(places.get(2).y - places.get(1).y, 64);
 });

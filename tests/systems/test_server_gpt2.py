@@ -1,5 +1,6 @@
 """A server of a GPT-2 from a folder: its own tokens, whole characters, and texts that end."""
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from nanogpt import generate, load_model
 from nanogpt.checkpoints.tokenizer import tokenizer_for
+from nanogpt.config import EngineConfig
+from nanogpt.engine import Engine
 from nanogpt.model import GPT
 from nanogpt.server.continuation import Continuation
 
@@ -120,6 +123,36 @@ def test_the_end_of_a_text_ends_its_request(server: Running, oracle: Any, pairs:
     more = {"min_tokens": counted + 1, "logit_bias": {"0": 100}}
     ended = server.post("/v1/completions", body(PROMPT, 40, seed=seed, **more)).json()
     assert ended["usage"]["completion_tokens"] == counted + 2
+
+
+@pytest.mark.parametrize("drafts", [0, 3])
+def test_an_answer_with_a_grammar_is_legal_and_ends_by_itself(model: GPT, pairs: Any, drafts: int):
+    schema = {"type": "object", "properties": {"naïf": {"type": "boolean"}}, "required": ["naïf"]}
+    schema |= {"additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "one", "schema": schema}}
+    config = EngineConfig(num_draft_tokens=drafts, token_budget=64, temperature=1.0)
+    flat = (lambda known: [1 / 320] * 320) if drafts else None
+    with serving(Engine(model, config, draft=flat), tokenizer=pairs) as running:
+        for fields, wanted in (
+            ({"response_format": form}, r'{"naïf":(true|false)}'),
+            ({"structured_outputs": {"choice": ["naive", "To be"]}}, "naive|To be"),
+            ({"structured_outputs": {"regex": "([a-z]+;)*!"}, "stop": ";"}, "[a-z]+|!"),
+        ):
+            asked = body(PROMPT, 40, n=2, seed=1, **fields)
+            for choice in running.post("/v1/completions", asked).json()["choices"]:
+                assert re.fullmatch(wanted, choice["text"]) and choice["finish_reason"] == "stop"
+        short = {"structured_outputs": {"regex": "a{30}"}}
+        refused = running.post("/v1/completions", body(PROMPT, 9, **short))
+        assert refused.status_code == 400 and "30 characters; max_new_tokens is 9" in refused.text
+
+
+def test_without_the_library_a_json_schema_is_refused_with_the_command_that_installs_it(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    asked = body(PROMPT, 9, response_format={"type": "json_object"})
+    refused = server.post("/v1/completions", asked)
+    assert refused.status_code == 400 and "pip install -e .[grammar]" in refused.text
 
 
 def test_a_part_of_a_character_is_named_by_its_bytes(server: Running, pairs: Any):

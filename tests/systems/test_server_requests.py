@@ -36,6 +36,10 @@ def parsed(body: Any, *, is_chat: bool = False, **headers: str) -> Any:
         return error
 
 
+def outputs(**fields: Any) -> dict[str, Any]:
+    return {"structured_outputs": fields}
+
+
 def assert_refused(error: Any, said: str, param: str | None, status: int = 400) -> None:
     record = json.loads(error.body())["error"]
     assert record.keys() == {"message", "type", "param", "code"}
@@ -57,6 +61,17 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
         ({"stop": ["a"] * 17}, "stop", "Expected `array` of length <= 16"),
         ({"echo": True, "stream": True}, "echo", "echo is True; in a stream it must be false or"),
         ({"seed": 2**64}, "seed", "it must be from -9223372036854775808 to 18446744073709551615"),
+        (outputs(regex="(a"), "structured_outputs", "'(a' is no regular expression: missing ), u"),
+        (
+            outputs(regex="(?=a)b"),
+            "structured_outputs",
+            "no automaton has a part of the kind 'assert'",
+        ),
+        (outputs(regex="[0-2]+"), "structured_outputs", "cannot be written in the characters tha"),
+        (outputs(regex="a" * 5000), "structured_outputs", "the pattern has 5000 characters; at mo"),
+        (outputs(choice=[]), "structured_outputs", "it must have one regex, or one choice of"),
+        ({"response_format": {"type": "json"}}, "response_format", "type 'text', 'json_object', o"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "vocabulary has no brac"),
         ({"suffix": "x"}, "suffix", "suffix is 'x', which this server does not support; it may be"),
         ({"top_p": 1.5}, "top_p", "top_p is 1.5; it must be a number from 0 to 1"),
         ({"top_k": 0.5}, "top_k", "top_k is 0.5: Expected `int"),
@@ -165,7 +180,7 @@ def test_several_prompts_and_answers_are_requests_each_and_a_seed_is_counted_on(
 FIELDS = (
     "model", "prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed",
     "stop", "stream", "stream_options", "cache_salt", "n", "logprobs", "tools", "response_format",
-    "logit_bias", "top_p", "min_tokens",
+    "structured_outputs", "logit_bias", "top_p", "min_tokens",
 )  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
@@ -185,7 +200,7 @@ BODIES = st.one_of(
 
 
 @given(st.text(max_size=20), st.sampled_from([True, 0, 1.5, "a", [1], {"a": 1}]), st.booleans())
-@example("structured_outputs", {"choice": ["yes", "no"]}, False)
+@example("suffix", {"choice": ["yes", "no"]}, False)
 @example("guided_regex", "a+", True)
 @example("prompt_logprobs", 1, False)
 @example("priority", 0, False)

@@ -4,7 +4,8 @@ import { chartText } from "./chart.js";
 import { factChips, node, pointIn, svg } from "./dom.js";
 import { keepFocus } from "./pointing.js";
 import {
-  barPlaces, chance, draftState, followsRule, keepChance, lastWords, numKept, passWords, ruleWords, standing, stripOpening, tokenMark, totals,
+  automatonWords, barPlaces, chance, draftState, followsRule, keepChance, lastWords, numKept, passWords, ruleWords, standing, statePlaces, statesOf,
+  stripOpening, tokenMark, totals,
 } from "./speculation_strip_layout.js";
 import { steppedPicture } from "./stepped.js";
 
@@ -96,6 +97,28 @@ function drawBars(story, shown, width) {
   return { picture, passAt: places.passAt };
 }
 
+// The automaton, with the states of the shown pass: reached, and taken back with rejected drafts.
+function drawAutomaton(story, shown, width) {
+  const { places, height } = statePlaces(story.automaton, width);
+  const { from, through, back, to } = statesOf(story, shown);
+  const words = automatonWords(story, shown);
+  const picture = svg("svg", { width: Math.min(width, 640), height, role: "img", "aria-label": words, class: "sn-sp-automaton" });
+  for (const [start, end, characters] of story.automaton) {
+    const [a, b] = [places.get(start), places.get(end)];
+    const isBack = b.x <= a.x;
+    const path = isBack ? `M${a.x} ${a.y}C${a.x} ${height - 4} ${b.x} ${height - 4} ${b.x} ${b.y}` : `M${a.x} ${a.y}L${b.x} ${b.y}`;
+    const [x, y] = isBack ? [(a.x + b.x) / 2, height - 18] : [(a.x + b.x) / 2, (a.y + b.y) / 2 - 5];
+    picture.append(svg("path", { d: path, class: "sn-sp-edge" }), chartText(x, y, "middle", tokenMark(characters), "sn-sp-label"));
+  }
+  for (const [state, { x, y }] of places) {
+    const kind = state === to ? "to" : through.includes(state) || state === from ? "through" : back.includes(state) ? "back" : "other";
+    picture.append(svg("circle", { cx: x, cy: y, r: 13, class: `sn-sp-state sn-sp-state-${kind}` }), chartText(x, y + 4, "middle", String(state), `sn-sp-number sn-sp-number-${kind}`));
+  }
+  const key = [["to", "now"], ["through", "on the way"], ["back", "taken back"]].map(([kind, said]) => node("li", {},
+    svg("svg", { width: 18, height: 18, "aria-hidden": "true" }, svg("circle", { cx: 9, cy: 9, r: 7, class: `sn-sp-state sn-sp-state-${kind}` })), said));
+  return [node("p", { class: "sn-sp-caption" }, "the automaton after this pass: characters lead from state to state"), picture, node("ul", { class: "sn-legend" }, ...key)];
+}
+
 function legend(story) {
   const kinds = new Set(story.passes.flatMap((pass) => [...pass.drafts.map((_, at) => draftState(pass.drafts, at)), pass.last.kind]));
   const all = { kept: "drafted and kept", rejected: "drafted and rejected", unread: "drafted, behind a rejected one", bonus: "bonus", resampled: "resampled", plain: "plain decode" };
@@ -108,6 +131,7 @@ function build(model, moves) {
   const passes = story.passes.map(passSpans);
   const strip = node("p", { class: "sn-sp-strip", role: "img", onmousedown: keepFocus }, node("span", { class: "sn-sp-prompt" }, story.prompt), ...passes);
   const table = node("div", { class: "sn-sp-tablebox" });
+  const automaton = story.automaton.length ? node("div", { class: "sn-sp-tablebox" }) : null;
   const passUnder = (event) => drawnBars.passAt(pointIn(bars, event)[0]);
   const bars = node("div", {
     onpointermove: (event) => hover(passUnder(event)),
@@ -126,6 +150,7 @@ function build(model, moves) {
     });
     strip.setAttribute("aria-label", `The text after this pass: ${standing(story, shown)}`);
     if (drawn !== shown) table.replaceChildren(passTable(story.passes[shown]));
+    automaton?.replaceChildren(...drawAutomaton(story, shown, width));
     drawn = shown;
     drawnBars = drawBars(story, step, width);
     bars.replaceChildren(drawnBars.picture);
@@ -143,9 +168,9 @@ function build(model, moves) {
   return {
     count: passes.length, label: "Verifying passes", name: (step) => `pass ${step + 1} of ${passes.length}`, delay: () => 1600,
     draw,
-    says: (step) => passWords(story, step),
+    says: (step) => passWords(story, step) + (automaton ? `\n${automatonWords(story, step)}` : ""),
     facts: [factChips([`k = ${story.num_draft_tokens}`, `temperature ${story.temperature}`], false)],
-    below: [strip, table, node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story)],
+    below: [strip, ...(automaton ? [automaton] : []), table, node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story)],
     opening: stripOpening(story),
   };
 }

@@ -64,6 +64,43 @@ export function barPlaces(story, width) {
   };
 }
 
+// ---- the automaton of a grammar ---------------------------------------------------------------
+
+// Its states by their distance from the start, column by column: { x, y } of each, and the size.
+export function statePlaces(edges, width) {
+  const depth = new Map([[0, 0]]);
+  for (const from of depth.keys()) {
+    for (const [start, to] of edges) if (start === from && !depth.has(to)) depth.set(to, depth.get(from) + 1);
+  }
+  const columns = Math.max(...depth.values());
+  const rows = Array.from({ length: columns + 1 }, () => []);
+  for (const [state, column] of depth) rows[column].push(state);
+  const gap = (Math.min(width, 640) - 40) / Math.max(1, columns);
+  const height = 64 * Math.max(...rows.map((column) => column.length)) + 50;
+  const places = new Map([...depth].map(([state, column]) => {
+    const own = rows[column];
+    return [state, { x: 20 + column * gap, y: (height - 40) / 2 + 64 * (own.indexOf(state) - (own.length - 1) / 2) }];
+  }));
+  return { places, height };
+}
+
+// The states that pass `index` touched: where it began and ended, and those that were taken back.
+export function statesOf(story, index) {
+  const pass = story.passes[index];
+  const from = index ? story.passes[index - 1].last.state : 0;
+  const through = pass.drafts.filter((draft) => draft.kept).map((draft) => draft.state);
+  const back = pass.drafts.filter((draft) => !draft.kept).map((draft) => draft.state);
+  return { from, through, back, to: pass.last.state };
+}
+
+const stateName = (state) => (state === null ? "no state" : `state ${state}`);
+
+export function automatonWords(story, index) {
+  const { from, back, to } = statesOf(story, index);
+  const dropped = back.length ? ` Rejected draft tokens led to ${back.map(stateName).join(", ")}; the automaton goes back with the text.` : "";
+  return `The automaton goes from ${stateName(from)} to ${stateName(to)}.${dropped}`;
+}
+
 // ---- words ----------------------------------------------------------------------------------
 
 // A probability or a uniform number, three digits: 0.0421 -> "0.042", 0.00003 -> "0.00003"

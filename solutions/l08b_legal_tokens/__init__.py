@@ -1,0 +1,1 @@
+"""Lesson 8b, legal tokens: a module for each exercise."""
