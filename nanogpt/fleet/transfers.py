@@ -5,34 +5,13 @@ request's blocks until its consumers have read them.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from nanogpt.validate import PolicyError, refused, show
+from nanogpt.views.fleet_views import PoolCosts, PoolLoad
 
 Event = tuple[str, int | None]
 """("acknowledged", a worker), ("lost", a worker) or ("aborted", None)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolLoad:
-    """Requests per second, and the tokens of the mean prompt and of the mean answer."""
-
-    requests_per_s: float
-    prompt_tokens: float
-    new_tokens: float
-
-
-@dataclass(frozen=True, slots=True)
-class PoolCosts:
-    """Microseconds of a worker per prompt token, per new token, and per token sent.
-
-    Both workers of a transfer are busy while it lasts.
-    """
-
-    prefill_us: float
-    decode_us: float
-    transfer_us: float
 
 
 def blocks_to_send(num_tokens: int, size: int, decode_hit: int) -> list[int]:
