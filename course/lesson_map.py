@@ -164,6 +164,14 @@ LESSONS = (
         builds_on=("5", "7", "8"),
     ),
     Lesson(
+        stem="l09b_prefill_here",
+        title="Prefill here, decode there",
+        builds="Give prompts and texts workers of their own, send K/V from one to the other and "
+        "free it in time, and find out at which loads that pays.",
+        minutes=40,
+        builds_on=("7", "9"),
+    ),
+    Lesson(
         stem="l10_capstone",
         title="Your engine, served",
         builds="Decide which requests a server admits, what it streams and what it does when a "
@@ -192,7 +200,7 @@ LESSONS = (
 
 CORE_PATH = ("0", "1", "2", "3b", "7", "8", "10")
 """The lessons for whoever has an afternoon: the least that shows a whole engine."""
-ELECTIVES = ("4b", "5", "5b", "6", "7b", "8b", "9", "11", "12")
+ELECTIVES = ("4b", "5", "5b", "6", "7b", "8b", "9", "9b", "11", "12")
 """Lessons on which no lesson of the core path builds, for whoever wants to know more."""
 
 

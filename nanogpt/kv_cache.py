@@ -137,10 +137,35 @@ class KVCache(BlockTables):
         first = block * self.size
         self.storage[:, :, :, first : first + self.size] = kv
 
+    # --- blocks from and for another process ------------------------------------------------------
+
+    def export_blocks(self, hashes: Sequence[str]) -> Tensor:
+        """A copy of the K/V of these blocks. Shapes: -> (2, L, H, N * block_size, D)."""
+        return self.storage[:, :, :, self._block_entries(self.pool.block_of[h] for h in hashes)]
+
+    def import_blocks(self, hashes: Sequence[str], first: int, kv: Tensor) -> int:
+        """Let blocks with this K/V be found, from block `first` of a text; return how many fit.
+
+        `hashes` are those of the text from its beginning. The blocks before `first` are kept while
+        room is made for the others.
+        """
+        before = [self.pool.block_of[h] for h in hashes[:first] if h in self.pool.block_of]
+        self.pool.hold(before)
+        num_blocks = min(len(hashes) - first, self.pool.num_free)
+        blocks = self.pool.take((), num_blocks * self.size, self.size) if num_blocks else []
+        self.storage[:, :, :, self._block_entries(blocks)] = kv[:, :, :, : num_blocks * self.size]
+        named = enumerate(zip(blocks, hashes[first:], strict=False), first)
+        self.pool.publish((depth, block, block_hash) for depth, (block, block_hash) in named)
+        self.pool.drop([*before, *blocks])
+        return num_blocks
+
+    def _block_entries(self, blocks: Iterable[int]) -> list[int]:
+        return [block * self.size + i for block in blocks for i in range(self.size)]
+
     def _drop(self, blocks: Sequence[int]) -> None:
         """Let go of blocks; a transaction that fails puts their K/V back."""
         if self._keeps_dropped and blocks:
-            entries = [block * self.size + i for block in blocks for i in range(self.size)]
+            entries = self._block_entries(blocks)
             self._dropped.append((entries, self.storage[:, :, :, entries]))
         super()._drop(blocks)
 

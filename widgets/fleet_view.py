@@ -31,7 +31,7 @@ class _Visit(Struct):
     hit_tokens: Natural
     computed_tokens: Natural
     generated_tokens: Natural
-    ended: Literal["finished", "preempted", "running"]
+    ended: Literal["finished", "preempted", "sent", "running"]
 
 
 class _Run(Struct):

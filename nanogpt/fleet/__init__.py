@@ -1,6 +1,6 @@
 """A simulated fleet of serving engines on a virtual clock.
 
-    decisions, fleet_policies                   the reference policies
+    decisions, fleet_policies, transfers        the reference policies
     fleet_config, costs                         settings, the fleets to compare, modelled times
     workload                                    seeded loads
     request_state, waiting, prefix_caches, speculating, simulated_worker      the pieces of a fleet

@@ -48,6 +48,7 @@ class Dispatcher:
         self.waiting: dict[int, RequestState] = {}
         self.is_queued = policies.decide is None
         one_each = config.routing == "round_robin" and self.is_queued
+        self._has_pools = config.num_prefill_workers > 0
         self._groups: list[Workers] = [[each] for each in workers] if one_each else [workers]
         self.queues = [WaitingQueue(policies.pop_live) for _ in self._groups]
         self._workers = workers
@@ -152,10 +153,12 @@ class Dispatcher:
     ) -> SimulatedWorker | None:
         """The worker that gets the request; None when no worker has room."""
         routing = self._config.routing
+        to_prefill = self._has_pools and state.known_tokens > 1 and not state.sent_tokens
         roomy = [
             each
             for each in workers
             if each.kv_free_tokens >= state.kv_needed and each.is_open and each is not kept_free
+            if each.is_prefill == to_prefill
         ]
         if not roomy or routing == "round_robin":
             return roomy[0] if roomy else None

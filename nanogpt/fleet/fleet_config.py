@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from nanogpt.fleet.costs import MOST_US, SOURCE_COST, CostModel
 from nanogpt.fleet.decisions import PREEMPTION_GAP
-from nanogpt.validate import check_int, check_limits
+from nanogpt.validate import check_int, check_limits, show
 
 Order = Literal["priority", "fifo"]
 Urgency = Literal["off", "source", "savable"]
@@ -31,7 +31,9 @@ class FleetConfig:
     the others share one queue, with dispatch rounds at least `dispatch_us` apart. `prefix_cache`:
     "slots" knows a prompt by its first tokens, "radix" token by token. `speculation`: drafts behind
     the source's gates; with `backoff` a request stops once its own drafts do not pay. `batching`
-    "static" fills a batch only when the last one has finished.
+    "static" fills a batch only when the last one has finished. The first `num_prefill_workers` only
+    compute prompts; a prompt's K/V goes to one of the others at `link_us_per_token`, and takes up
+    room with its sender until then.
 
     Raises: ValueError naming a value and its limit.
     """
@@ -52,6 +54,8 @@ class FleetConfig:
     backoff: bool = True
     batching: Batching = "continuous"
     dispatch_us: int = 1000
+    num_prefill_workers: int = 0
+    link_us_per_token: float = 0.0
 
     def __post_init__(self) -> None:
         check_int("num_workers", self.num_workers, 1, MOST_WORKERS)
@@ -59,6 +63,16 @@ class FleetConfig:
             check_int(name, getattr(self, name), 1, MOST)
         check_limits(ageing_us=self.ageing_us, preemption_gap=self.preemption_gap)
         check_int("dispatch_us", self.dispatch_us, 0, MOST_US)
+        check_int("num_prefill_workers", self.num_prefill_workers, 0, self.num_workers - 1)
+        if not 0 <= self.link_us_per_token <= MOST_US:
+            link = show(self.link_us_per_token)
+            raise ValueError(f"link_us_per_token is {link}; it must be 0 to {MOST_US}")
+        shared = self.routing != "round_robin" and self.batching == "continuous"
+        if self.num_prefill_workers and (self.preemption_gap is not None or not shared):
+            raise ValueError(
+                "two pools need one queue, continuous batching and no preemption, so routing may "
+                'not be "round_robin"'
+            )
         for name, choices in (
             ("order", Order),
             ("urgency", Urgency),

@@ -13,7 +13,7 @@ from nanogpt.trace import plain
 
 VERSION = 1
 
-VisitEnd = Literal["finished", "preempted", "running"]
+VisitEnd = Literal["finished", "preempted", "sent", "running"]
 RunKind = Literal["prefill", "decode"]
 DecisionKind = Literal["dispatch", "preempt", "bump", "refuse"]
 
@@ -43,7 +43,8 @@ class Outcome:
 class VisitRecord:
     """A request's visit to one worker: dispatched, in the batch from `start_us`, gone at the end.
 
-    `start_us` is `end_us` if the run was stopped before its prefill began.
+    `start_us` is `end_us` if the run was stopped before its prefill began. "sent": its K/V went to
+    a decode worker.
     """
 
     request_id: int

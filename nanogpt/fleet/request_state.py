@@ -16,7 +16,8 @@ class RequestState:
     """A request's place and progress. Mutable.
 
     "claimed": running requests are preempted for it at the next step boundary. `priority` is the
-    current one; `stay` counts its stays in a queue. The K/V of `swapped_tokens` is on the host.
+    current one; `stay` counts its stays in a queue. The K/V of `swapped_tokens` is on the host, and
+    that of `sent_tokens` goes with it from a prefill worker to a decode worker.
     """
 
     request: FleetRequest
@@ -34,6 +35,7 @@ class RequestState:
     finished_us: int | None = None
     max_gap_us: int = 0
     swapped_tokens: int = 0
+    sent_tokens: int = 0
     total_hits: int = 0
     total_computed: int = 0
     drafts: Drafts | None = None

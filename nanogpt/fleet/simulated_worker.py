@@ -19,13 +19,16 @@ class SimulatedWorker:
     """One engine of the fleet. Mutable.
 
     `newcomers` have been dispatched and join at the next boundary between steps; there `claimant`
-    takes the place of the `preempted`.
+    takes the place of the `preempted`. A prefill worker's batch are prompts whose K/V it keeps for
+    a decode worker; the link has still to take `to_send`.
     """
 
     def __init__(
         self, worker_id: int, config: FleetConfig, seed: int, meter: Meter, log: EventLog
     ) -> None:
         self.id = worker_id
+        self.is_prefill = worker_id < config.num_prefill_workers
+        self.to_send: list[RequestState] = []
         self.config = config
         self.cache = make_cache(config.prefix_cache, config.kv_tokens)
         self.batch: list[RequestState] = []
@@ -76,7 +79,8 @@ class SimulatedWorker:
 
     def hit(self, state: RequestState, *, touch: bool = False) -> int:
         """Known tokens of a request that it need not compute; the last one is always computed."""
-        return min(self.cache.match(state.request.prompt, touch=touch), state.known_tokens - 1)
+        found = max(self.cache.match(state.request.prompt, touch=touch), state.sent_tokens)
+        return min(found, state.known_tokens - 1)
 
     def admit(self, state: RequestState, now_us: int) -> None:
         """Reserve a request's KV tokens at once; it joins at the next boundary.
@@ -124,7 +128,7 @@ class SimulatedWorker:
         """Start the next run; return whether there is anything to run."""
         if self.newcomers and (self.config.batching == "continuous" or not self.batch):
             self._start_prefill(now_us)
-        elif self.batch:
+        elif self.batch and not self.is_prefill:
             self._start_decode(now_us)
         else:
             return False
@@ -175,8 +179,12 @@ class SimulatedWorker:
             self._log.runs.append(run)
         if self.kind == "prefill":
             for state in self.prefilling:
-                self._emit_first(state, now_us)
+                self.backlog_tokens -= state.computed_tokens
+                state.place = "decoding"
+                if not self.is_prefill:
+                    self._emit_first(state, now_us)
                 self._publish(state)
+            self.to_send = self.prefilling if self.is_prefill else []
             self.batch += self.prefilling
             self.prefilling = []
         else:
@@ -247,8 +255,6 @@ class SimulatedWorker:
         return state.drafts.passes(state.generated) > 0
 
     def _emit_first(self, state: RequestState, now_us: int) -> None:
-        state.place = "decoding"
-        self.backlog_tokens -= state.computed_tokens
         state.generated += 1
         self._meter.now.tokens += 1
         if state.first_token_us is None:

@@ -1,7 +1,8 @@
 """The fleet's event loop on a virtual clock: the same load and rules always give the same run.
 
-An event is the end of a run of passes, an arrival, a look at a waiting request's priority, a
-dispatch round, or the start of a run. Events of the same moment are handled in this order.
+An event is the end of a run of passes or of a transfer, an arrival, a look at a waiting request's
+priority, a dispatch round, or the start of a run. Events of the same moment are handled in this
+order.
 """
 
 import heapq
@@ -17,7 +18,7 @@ from nanogpt.fleet.waiting import next_look_us, next_priority
 from nanogpt.fleet.workload import Workload
 
 SECOND_US = 1_000_000
-_RUN_ENDS, _ARRIVES, _LOOK, _ROUND, _STARTS = range(5)
+_RUN_ENDS, _RECEIVED, _ARRIVES, _LOOK, _ROUND, _STARTS = range(6)
 
 
 def simulate(
@@ -63,6 +64,7 @@ class Simulation:
             config, self._policies, self.workers, self._log, self._started, self._enqueue
         )
         num_queues = len(self.dispatcher.queues)
+        self._link_free_us: dict[int, int] = {}  # by sender
         self._last_round_us: list[int | None] = [None] * num_queues
         self._round_is_due = [False] * num_queues
         self._await_arrival()
@@ -140,6 +142,8 @@ class Simulation:
         if kind == _RUN_ENDS:
             if version == self.workers[whose].version:
                 self._end_run(self.workers[whose])
+        elif kind == _RECEIVED:
+            self._receive(self._by_id[whose])
         elif kind == _ARRIVES:
             self._arrive(self.states[whose])
         elif kind == _LOOK:
@@ -180,9 +184,24 @@ class Simulation:
             self.num_done += 1
             self.meter.now.completed += 1
             self.meter.settle(state.id, violated=self.now_us > state.request.deadline_us)
+        link_free_us = max(self.now_us, self._link_free_us.get(worker.id, 0))
+        for state in worker.to_send:  # one after the other
+            state.sent_tokens = state.known_tokens - 1
+            link_free_us += round(self.config.link_us_per_token * state.sent_tokens)
+            self._push(link_free_us, _RECEIVED, state.id)
+        self._link_free_us[worker.id], worker.to_send = link_free_us, []
         self.dispatcher.hand_over(worker, self.now_us)
         self._ask_for_round(worker.id % len(self.dispatcher.queues))
         self._push(self.now_us, _STARTS, worker.id)
+
+    def _receive(self, state: RequestState) -> None:
+        """End a transfer: the sender frees its K/V, and the request waits for a decode worker."""
+        worker = self.workers[state.worker]
+        self._log.visits.append(state.visit(self.now_us, "sent"))
+        worker.release(state)
+        self._enqueue(state)
+        if worker.kind is None:
+            self._push(self.now_us, _STARTS, worker.id)
 
     def _look(self, state: RequestState, stay: int) -> None:
         """Look at a waiting request's priority again, unless it has left in the meantime."""

@@ -58,3 +58,24 @@ class FleetSnapshot:
     waiting: tuple[WaitingView, ...]
     workers: tuple[WorkerView, ...]
     hit_tokens: dict[int, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLoad:
+    """Requests per second, and the tokens of the mean prompt and of the mean answer."""
+
+    requests_per_s: float
+    prompt_tokens: float
+    new_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCosts:
+    """Microseconds of a worker per prompt token, per new token, and per token sent.
+
+    Both workers of a transfer are busy while it lasts.
+    """
+
+    prefill_us: float
+    decode_us: float
+    transfer_us: float

@@ -60,7 +60,10 @@ class Result:
 
 @dataclass(eq=False)
 class Ticket:
-    """A request in the fleet. Mutable: its workers, and its progress at the last of them."""
+    """A request in the fleet. Mutable: its workers, and its progress at the last of them.
+
+    `prefill_worker` computes its prompt for another worker, and makes no text.
+    """
 
     request: Request
     arrival_ns: int
@@ -70,6 +73,7 @@ class Ticket:
     num_computed_tokens: int = 0
     hit_tokens: int = 0
     computed_prefill_tokens: int = 0
+    prefill_worker: int | None = None
 
     @property
     def backlog_tokens(self) -> int:
@@ -92,6 +96,8 @@ class Ticket:
         if work.kind == "prefill":
             self.computed_prefill_tokens += work.end - work.start
         self.num_computed_tokens = work.end
+        if self.prefill_worker is not None:
+            return
         self.tokens += work.tokens
         if work.tokens and self.first_token_ns is None:
             self.first_token_ns = at_ns
@@ -192,7 +198,8 @@ class WorkerBook:
         for block_hash in step.evicted:
             del self._published[block_hash]
         self._published |= dict.fromkeys(step.published, 0)
-        return [self.tickets.pop(request_id).result(at_ns) for request_id in step.finished]
+        done = [i for i in step.finished if self.tickets[i].prefill_worker is None]
+        return [self.tickets.pop(request_id).result(at_ns) for request_id in done]
 
 
 _hashes = lru_cache(256)(block_hashes)  # a prompt is asked about once for each worker

@@ -55,7 +55,7 @@ class WorkersFailed(RuntimeError):
 
 
 @dataclass(eq=False)
-class _WorkerHandle:
+class WorkerHandle:
     """One worker as the router holds it. Mutable."""
 
     child: ChildProcess
@@ -108,7 +108,7 @@ class Fleet(ChildGroup):
         self._results: dict[int, Result] = {}
         self._waiting: list[Ticket] = []
         self._seen: set[int] = set()
-        self._workers: dict[int, _WorkerHandle] = {}
+        self._workers: dict[int, WorkerHandle] = {}
         folder = TemporaryDirectory(prefix="nanogpt-workers-", ignore_cleanup_errors=True)
         self._close = weakref.finalize(self, _end, self._workers, folder)
         with self.ended_on_error():
@@ -117,7 +117,7 @@ class Fleet(ChildGroup):
             for i in range(num_workers):
                 book = WorkerBook(i, config, model.config.max_model_len)
                 child = ChildProcess.start("nanogpt.workers.worker_process")
-                self._workers[i] = _WorkerHandle(child, Connection(child.link.detach()), book)
+                self._workers[i] = WorkerHandle(child, Connection(child.link.detach()), book)
                 self._workers[i].order(Load(str(weights), config))
             self._await_ready(_START_S)
             if self.lost:
@@ -170,7 +170,7 @@ class Fleet(ChildGroup):
 
     def _run(self, arrivals: Sequence[tuple[float, Request]]) -> None:
         self._listen(0.0)  # a worker lost in the meantime is not routed to
-        start_ns = time.perf_counter_ns()
+        self._start_ns = start_ns = time.perf_counter_ns()
         coming = deque(
             Ticket(request, start_ns + round(at_s * 1e9))
             for at_s, request in sorted(arrivals, key=lambda arrival: arrival[0])
@@ -192,24 +192,28 @@ class Fleet(ChildGroup):
 
         Those that were handed on come last.
         """
-        self._waiting.sort(
-            key=lambda t: (len(t.worker_ids), t.request.priority, t.arrival_ns, t.request.id)
-        )
+        self._waiting.sort(key=rank)
         books = [worker.book for worker in self._workers.values()]
         while self._waiting:
             ticket = self._waiting[0]
-            roomy = [book for book in books if book.has_room(ticket)]
-            if not roomy:
+            worker = self._worker_for(ticket, [book for book in books if book.has_room(ticket)])
+            if worker is None:
                 if any(book.tickets for book in books):
                     return
                 raise WorkersFailed(f"no idle worker has room for request {ticket.request.id}")
-            hits = {book.id: n for book in roomy if (n := book.hit(ticket.request))}
-            views = tuple(book.view() for book in roomy)
-            worker = self._workers[routed(self.route(views, hits), views, hits)]
-            if not worker.book.tickets:
-                worker.quiet_since_ns = time.perf_counter_ns()
             worker.book.take(self._waiting.pop(0))
             worker.order(ticket.request)
+
+    def _worker_for(self, ticket: Ticket, books: Sequence[WorkerBook]) -> WorkerHandle | None:
+        """The worker that the route chooses among these; None if there are none."""
+        if not books:
+            return None
+        hits = {book.id: n for book in books if (n := book.hit(ticket.request))}
+        views = tuple(book.view() for book in books)
+        worker = self._workers[routed(self.route(views, hits), views, hits)]
+        if not worker.book.tickets:
+            worker.quiet_since_ns = time.perf_counter_ns()
+        return worker
 
     def _listen(self, wait_s: float) -> None:
         """Handle the workers' messages, waiting up to `wait_s` for one."""
@@ -223,14 +227,18 @@ class Fleet(ChildGroup):
                 worker.reason = f"said nothing for {_SILENT_S:g} s and was ended"
                 worker.child.kill()  # then its pipe ends
 
-    def _handle_message(self, worker_id: int, worker: _WorkerHandle) -> None:
-        """Receive one message of a worker. Raises: ValueError if it cannot start as it should."""
+    def _handle_message(self, worker_id: int, worker: WorkerHandle) -> None:
+        """Receive one message of a worker."""
         try:
-            message: Ready | Stepped | Aborted | Crashed = receive(worker.pipe)
+            message = receive(worker.pipe)
         except (EOFError, OSError):
             self._lose(worker_id)
             return
         worker.quiet_since_ns = time.perf_counter_ns()
+        self._hear(worker, message)
+
+    def _hear(self, worker: WorkerHandle, message: object) -> None:
+        """Apply a worker's message. Raises: ValueError if it cannot start as it should."""
         match message:
             case Stepped() as step:
                 self._keep(worker.book.hear(step, worker.quiet_since_ns))
@@ -247,6 +255,8 @@ class Fleet(ChildGroup):
                 raise ValueError(f"a worker cannot start with these settings: {error}")
             case Crashed(error):
                 worker.reason = f"failed: {error}"
+            case _:
+                raise TypeError(f"a worker sent {show(message)}")
 
     def _keep(self, results: Iterable[Result]) -> None:
         self._results |= {result.id: result for result in results}
@@ -303,7 +313,13 @@ class Fleet(ChildGroup):
             ids.add(request.id)
 
 
-def _end(workers: Mapping[int, _WorkerHandle], folder: "TemporaryDirectory[str]") -> None:
+def rank(ticket: Ticket) -> tuple[int, int, int, int]:
+    """The order of the waiting: those handed on last; by priority, then age."""
+    request = ticket.request
+    return len(ticket.worker_ids), request.priority, ticket.arrival_ns, request.id
+
+
+def _end(workers: Mapping[int, WorkerHandle], folder: "TemporaryDirectory[str]") -> None:
     """Release everything, all processes at once and not one after another."""
     for worker in workers.values():
         worker.child.kill()

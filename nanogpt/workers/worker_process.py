@@ -21,7 +21,20 @@ from nanogpt.llama import Llama, LlamaConfig
 from nanogpt.model import GPT
 from nanogpt.outputs import NotFiniteError
 from nanogpt.request import Request
-from nanogpt.workers.worker_messages import Aborted, Crashed, Forget, Load, Ready, Stepped
+from nanogpt.workers.kv_frames import FrameError, read_frame, write_frame
+from nanogpt.workers.worker_messages import (
+    Abort,
+    Aborted,
+    Crashed,
+    Decode,
+    Forget,
+    Load,
+    Prefill,
+    Ready,
+    Received,
+    Sent,
+    Stepped,
+)
 
 
 class Worker:
@@ -30,6 +43,7 @@ class Worker:
     def __init__(self, model: GPT, config: EngineConfig) -> None:
         self.engine = Engine(model, replace(config, keep_steps=1))  # the router keeps the records
         self._reported: frozenset[str] = frozenset()
+        self._sending: dict[int, Prefill] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -43,6 +57,54 @@ class Worker:
         except Exception as error:
             return Aborted((request.id,), _said(error))
         return None
+
+    def carry_out(self, order: "Request | Prefill | Decode | Abort") -> list[object]:
+        """Carry out an order; return what to report at once."""
+        match order:
+            case Prefill(request):
+                self._sending[request.id] = order
+                reports = [self.submit(request)]
+            case Decode(request, path):
+                reports = [self.receive_blocks(request, path), self.submit(request)]
+            case Abort(request_id) if request_id in self.engine.requests:
+                self.engine.abort(request_id)
+                reports = [Aborted((request_id,), "aborted")]
+            case Abort():
+                reports = []
+            case _:
+                reports = [self.submit(order)]
+        return [report for report in reports if report is not None]
+
+    def receive_blocks(self, request: Request, path: str) -> Received:
+        """Let the request find the K/V of a frame. Whatever it cannot find it computes itself."""
+        cache = self.engine.cache
+        assert isinstance(cache, KVCache)
+        try:
+            frame = read_frame(Path(path), cache.storage.dtype)
+            hashes = cache.hashes(request, request.prompt_tokens)
+            first, end = frame.first_block, frame.first_block + len(frame.hashes)
+            if hashes[first:end] != list(frame.hashes):
+                raise FrameError("the frame holds the blocks of another text")
+            num_blocks = cache.import_blocks(hashes[:end], first, frame.kv)
+        except FrameError as error:
+            return Received(request.id, 0, str(error))
+        return Received(request.id, num_blocks)
+
+    def send_blocks(self, request_id: int) -> Sent | None:
+        """Write the frame of a request that has finished, if it is one to send."""
+        order, cache = self._sending.pop(request_id, None), self.engine.cache
+        if order is None:
+            return None
+        assert isinstance(cache, KVCache)
+        tokens = order.request.prompt_tokens
+        hashes = cache.hashes(Request(0, tokens, 1, cache_salt=order.request.cache_salt), tokens)
+        hashes = [hashes[block] for block in order.blocks]
+        try:
+            kv = cache.export_blocks(hashes)
+            num_bytes = write_frame(Path(order.path), order.blocks[0], hashes, kv)
+        except (OSError, KeyError):  # no room for the frame, or a block was evicted already
+            num_bytes = 0
+        return Sent(request_id, num_bytes)
 
     def step(self) -> Stepped | Aborted | None:
         """Run one step and report it, or the requests that the engine aborted.
@@ -101,12 +163,13 @@ def serve(model: GPT, config: EngineConfig, pipe: "Connection[Any, Any]") -> Non
     send(pipe, Ready())
     while True:
         while worker.is_idle or pipe.poll():
-            order: Request | Forget = receive(pipe)
+            order: Request | Prefill | Decode | Abort | Forget = receive(pipe)
             if isinstance(order, Forget):
                 worker = Worker(model, config)
                 send(pipe, Ready())
-            elif refused := worker.submit(order):
-                send(pipe, refused)
+                continue
+            for report in worker.carry_out(order):
+                send(pipe, report)
         try:
             report = worker.step()
         except Exception as error:
@@ -114,6 +177,9 @@ def serve(model: GPT, config: EngineConfig, pipe: "Connection[Any, Any]") -> Non
             worker = Worker(model, config)
         if report is not None:
             send(pipe, report)
+        for request_id in report.finished if isinstance(report, Stepped) else ():
+            if sent := worker.send_blocks(request_id):
+                send(pipe, sent)
 
 
 def _said(error: Exception) -> str:

@@ -32,7 +32,7 @@ NEW = (
     NEW_TASKS
     | {e.id for e in exercises() if e.lesson.startswith(("l11", "l12"))}
     | {"l00.capacity", "l03.merge_attention", "l08.propose_ngram", "l09.busy_until"}
-    | {"l11.quantize_kv"}
+    | {"l11.quantize_kv", "l09.split_pool", "l09.blocks_to_send", "l09.may_free"}
 )
 LATER = {  # came after 0.1, and are gone again
     "l03.assign_tokens", "l03.logits_indices", "l07.free_table", "l09.boosted_priority",

@@ -449,3 +449,33 @@ def test_a_violation_counts_when_the_deadline_passes_not_when_it_is_done():
     assert shares == [None, 1.0, 1.0]
     assert (result.totals.violations, result.totals.slo_violation_share) == (1, 1.0)
     assert result.outcomes[0].finished_us == 700 + 19_999 * 150
+
+
+def test_prompts_are_computed_in_one_pool_and_texts_in_the_other_a_link_apart():
+    pools: dict[str, Any] = {"num_workers": 2, "num_prefill_workers": 1, "cost": CALIBRATED_COST}
+    two = [request(0, prompt=1000, new=3), request(1, prompt=1000, new=3)]
+    fast = run(plain(**pools), load(*two)).result()
+    slow = run(plain(**pools, link_us_per_token=10.0), load(*two)).result()
+    for ran, link_us in ((fast, 0), (slow, 9990)):
+        assert {(r.worker, r.kind) for r in ran.runs} == {
+            (0, "prefill"), (1, "prefill"), (1, "decode"),
+        }  # fmt: skip
+        prefill_us, visits = 600 + 2 * 13_000, [v for v in ran.visits if v.worker == 0]
+        # Both prompts are one pass; the link takes one after the other.
+        assert [(v.ended, v.end_us) for v in visits] == [
+            ("sent", prefill_us + link_us), ("sent", prefill_us + 2 * link_us),
+        ]  # fmt: skip
+        assert [v.computed_tokens for v in ran.visits if v.worker == 1] == [1, 1]
+        assert all(outcome.generated == 3 for outcome in ran.outcomes)
+
+
+@given(st.randoms(use_true_random=False))
+def test_two_pools_finish_every_load(draw: random.Random):
+    workers = draw.randint(2, 4)
+    config = plain(
+        num_workers=workers, num_prefill_workers=draw.randint(1, workers - 1),
+        kv_tokens=200, batch_size=draw.randint(1, 4), link_us_per_token=draw.choice((0, 0.5, 40)),
+        prefix_cache=draw.choice(("none", "radix")),
+    )  # fmt: skip
+    ran = run(config, small_load(draw))
+    assert ran.num_done == len(ran.states)

@@ -102,7 +102,7 @@ export function waitsOf(request, visits, end) {
   let from = request.arrival_us;
   for (const visit of visits) {
     waits.push({ from, to: visit.dispatched_us });
-    if (visit.ended !== "preempted") return waits;
+    if (visit.ended !== "preempted" && visit.ended !== "sent") return waits;
     from = visit.end_us;
   }
   return [...waits, { from, to: end }];

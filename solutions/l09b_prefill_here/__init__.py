@@ -1,0 +1,1 @@
+"""Lesson 9b, prefill here, decode there: a module for each exercise."""
