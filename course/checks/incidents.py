@@ -44,7 +44,7 @@ INCIDENTS: dict[str, dict[str, Any]] = _SHARED["incidents"]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a run showed: the promised metrics, a table by its columns, curves by panel, a log."""
+    """The findings of a run: the promised metrics, a table by its columns, curves by panel, a log."""
 
     metrics: Mapping[str, float]
     columns: Mapping[str, Mapping[str, str]]
