@@ -11,7 +11,7 @@ from course.attempt import Attempt
 from course.files import write_atomically
 from course.report import Report
 from course.saved_answers import answer_path
-from course.source.loading import LocalAnswer
+from course.calling.loading import LocalAnswer
 from course.tab import figures as figures  # before lessons import what draws with matplotlib
 from nanogpt.recorded_texts import RecordedTexts
 from widgets.picture import Widget
@@ -20,7 +20,7 @@ os.environ["SERVING_NANOGPT_WORK"] = "/work"  # in the memory of a page's Python
 
 
 def replay(said: str) -> str:
-    """What a cell shows; null where it needs what a page does not have, such as a model."""
+    """The output of a cell; null where it needs what a page does not have, such as a model."""
     args = json.loads(said)
     try:
         lesson = _Lesson(args["setup"], *(json.dumps(args[name]) for name in ("texts", "passed")))

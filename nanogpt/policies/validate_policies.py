@@ -258,8 +258,7 @@ def _allocated(answer: Any, have: int, num_tokens: int, size: int, free: Ints) -
 
 def _freed(answer: Any, counts: Ints, table: Ints) -> list[int]:
     own = free_table(counts, table)
-    freed = different(answer, own)
-    if freed is None:
+    if (freed := different(answer, own)) is None:
         wanted = f"different blocks out of {show(own)}, which no other table names"
         raise refused("free_table", answer, wanted)
     return freed
@@ -283,10 +282,8 @@ def _matched(answer: Any, hashes: Any, cached: Mapping[str, int], known: int, si
 
 def _ordered(answer: Any, blocks: Sequence[Any]) -> list[int]:
     free = [block.id for block in blocks if not block.count]
-    order = different(answer, free)
-    if order is None:
-        wanted = f"different blocks out of {show(free)}, which no table names"
-        raise refused("evict_order", answer, wanted)
+    if (order := different(answer, free)) is None:
+        raise refused("evict_order", answer, f"blocks of {show(free)}, which no table names")
     return order
 
 
@@ -305,50 +302,35 @@ def _matched_tiers(answer: Any, hashes: Any, device: Any, host: Any, known: int,
 
 
 def _loaded(answer: Any, *_: Any) -> str:
-    if not isinstance(answer, str) or answer not in ("load", "compute"):
-        raise refused("load_or_compute", answer, "'load' or 'compute'")
-    return answer
+    if isinstance(answer, str) and answer in ("load", "compute"):
+        return answer
+    raise refused("load_or_compute", answer, "'load' or 'compute'")
 
 
 def _spilled(answer: Any, published: Sequence[str], host: Sequence[str], capacity: int) -> Any:
-    kept, known = items(answer), {*published, *host}
-    if any(type(each) is not str for each in kept) or len({*kept} & known) != len(kept):
+    kept = items(answer)
+    known = {each for each in kept if type(each) is str} & {*published, *host}
+    if len(known) != len(kept):
         raise refused("spill", answer, "different hashes out of published and host")
     if len(kept) > capacity:
         raise refused("spill", answer, f"at most {capacity} hashes; it has {len(kept)}")
     return kept
 
 
-# --- grammars -------------------------------------------------------------------------------------
-
-
 def _legal(answer: Any, state: Any, token_texts: Sequence[str]) -> list[bool]:
     legal = items(answer)
     if len(legal) != len(token_texts) or any(type(each) is not bool for each in legal):
-        wanted = f"{len(token_texts)} bools, one for each token"
-        raise refused(f"allowed in state {state.at}", answer, wanted)
+        raise refused(f"allowed in state {state.at}", answer, f"{len(token_texts)} bools")
     return legal
 
 
-def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
-    states = [each if each is None else as_natural(each) for each in items(answer)]
-    is_known = all(each is None or each < len(state.edges) for each in states)
-    if (
-        len(states) != len(drafts) + 1
-        or not is_known
-        or states.count(None) != items(answer).count(None)
-    ):
-        wanted = f"{len(drafts) + 1} states of 0..{len(state.edges) - 1}, or None for no state"
-        raise refused(f"draft_masks from state {state.at}", answer, wanted)
-    return states
-
-
-def _advanced(answer: Any, state: Any, _: Sequence[str]) -> int | None:
-    at = as_natural(answer)
-    if answer is not None and (at is None or at >= len(state.edges)):
-        wanted = f"a state of 0..{len(state.edges) - 1}, or None for no state"
-        raise refused(f"advance from state {state.at}", answer, wanted)
-    return at
+def _states(name: str, answer: Any, state: Any, states: list[Any], num_states: int) -> list[Any]:
+    known, last = [as_natural(each) for each in states], len(state.edges) - 1
+    odd = any(at is None and each is not None for at, each in zip(known, states, strict=True))
+    if odd or len(states) != num_states or max([at or 0 for at in known]) > last:
+        wanted = f"{num_states} of the states 0..{last}, or None for no state"
+        raise refused(f"{name} from state {state.at}", answer, wanted)
+    return known
 
 
 def _closing(answer: Any, distance: int, tokens_left: int) -> bool:
@@ -366,7 +348,9 @@ ANSWERS: dict[str, Callable[..., Any] | None] = {
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
     "longest_match": _matched, "evict_order": _ordered,
     "match_tiers": _matched_tiers, "load_or_compute": _loaded, "spill": _spilled,
-    "allowed": _legal, "advance": _advanced, "draft_masks": _drafted, "must_close": _closing,
+    "allowed": _legal, "must_close": _closing,
+    "advance": lambda at, state, _: _states("advance", at, state, [at], 1)[0],
+    "draft_masks": lambda at, s, new: _states("draft_masks", at, s, items(at), len(new) + 1),
     "visible": None, "rolling_buffer_index": None,  # `window` asks about many tokens at once
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 from nanogpt.views.step_cost import Link, StepCost
 
 # --- right answers ------------------------------------------------------------------------------

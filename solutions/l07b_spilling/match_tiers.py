@@ -6,9 +6,8 @@ from typing import Any
 
 from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

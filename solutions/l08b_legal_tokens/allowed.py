@@ -3,8 +3,7 @@
 import random
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from nanogpt.policies import grammars
 from nanogpt.views.grammar_state import GrammarState
 from solutions.l08b_legal_tokens._automata import LETTERS, at, drawn, not_bools

@@ -4,8 +4,7 @@ import random
 
 from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from nanogpt.policies import grammars
 from nanogpt.views.grammar_state import GrammarState
 from solutions.l08b_legal_tokens._automata import at, drawn, no_state

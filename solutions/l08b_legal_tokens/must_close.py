@@ -4,9 +4,8 @@ import random
 
 from course.calling.plain_values import as_truth
 from course.checks.comparing import Args, Comparison, a_kind
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import named
-from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------
 

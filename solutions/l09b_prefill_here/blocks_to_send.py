@@ -3,8 +3,7 @@
 import random
 
 from course.checks.comparing import Args, Comparison, not_a_list
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 
 def blocks_to_send(num_tokens: int, size: int, decode_hit: int) -> list[int]:

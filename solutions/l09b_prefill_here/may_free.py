@@ -4,8 +4,7 @@ import random
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, a_kind
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 
 State = tuple[int, ...]
 Event = tuple[str, int | None]

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from course.checks.comparing import Args, Comparison, not_whole
-from course.exercise import Exercise, Misconception
-from course.task import Task
+from course.exercise import Exercise, Misconception, Task
 from nanogpt.views.fleet_views import PoolCosts, PoolLoad
 
 Times = Callable[[PoolLoad, PoolCosts], tuple[float, float]]

@@ -14,11 +14,10 @@ from typing import Any
 
 from course.calling.plain_values import as_mapping, as_number
 from course.checks.incidents import CAUSES, INCIDENTS, SETTINGS, look
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise, Misconception, Task
 from course.format_values import show
 from course.harness import Ask, Failure
 from course.same_values import same
-from course.task import Task
 
 __all__ = ("Exercise", "fields")
 _TOLD: dict[str, Any] = tomllib.loads(Path(__file__).with_name("tickets.toml").read_text("utf-8"))

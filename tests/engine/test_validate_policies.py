@@ -16,6 +16,7 @@ from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import visible, window_mask
 from nanogpt.policies.validate_policies import ANSWERS
 from nanogpt.validate import PolicyError, validated
+from nanogpt.views.grammar_state import GrammarState
 from nanogpt.views.request_view import CachedBlock, RequestView
 from nanogpt.views.step_cost import Link, StepCost
 from nanogpt.window.window_store import mask_of_pairs
@@ -33,6 +34,7 @@ TOKENS, POSITIONS = prepare_inputs(KNOWN, PAST, NEW)
 FULL, OWN = full_mask(PAST, NEW), split_kv(K, PAST, NEW)
 CU_Q, CU_K, MASK = pack(PAST, NEW)
 HALVES = [0.5, 0.5]
+STATE = GrammarState([{"a": 1}, {}], 0)
 
 # A call of each policy, an answer that is legal and worse than the reference's, and what the engine
 # makes of it.
@@ -65,6 +67,10 @@ WORSE: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
     "match_tiers": ((["a", "b"], {"a": 3}, {"b"}, 9, 2), [(3.0, None), 4], ([3, None], 4)),
     "load_or_compute": ((8, 4096, Link(20, 8000), StepCost(464, 29)), "compute", "compute"),
     "spill": ((["b", "c"], ["a"], 2), ("c", "a"), ["c", "a"]),
+    "allowed": ((STATE, ["a", "b"]), (False, True), [False, True]),
+    "advance": ((STATE, ["a"]), 0.0, 0),
+    "draft_masks": ((STATE, ["a"]), (0, None), [0, None]),
+    "must_close": ((3, 2), False, False),
 }  # fmt: skip
 ASKED_FOR_MANY = {"visible": mask_of_pairs, "rolling_buffer_index": indices_of}
 
