@@ -202,8 +202,8 @@ def _serve(
 
     make, tokenizer = make if folder else make_engine, tokenizer_for(folder or SHIPPED_WEIGHTS)
     with (
-        socket.create_connection(address) as line,
         running_server(make, settings, policies=policies, tokenizer=tokenizer) as (url, thread),
+        socket.create_connection(address) as line,
     ):
         line.sendall(url.encode() + b"\n")
         line.recv(1)
