@@ -193,7 +193,7 @@ def _serve(
     settings: ServerSettings,
     folder: str = "",
 ) -> tuple[Trace, dict[str, str]]:
-    """Serve until the connection to `address`, which gets the url, is closed: a folder's model."""
+    """Serve, a folder's model if given, until the connection that gets the url is closed."""
 
     def make() -> Engine:
         own = make_engine()
