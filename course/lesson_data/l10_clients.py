@@ -193,7 +193,7 @@ def _serve(
     settings: ServerSettings,
     folder: str = "",
 ) -> tuple[Trace, dict[str, str]]:
-    """Serve until the connection to `address`, which gets the url, is closed: a folder's model."""
+    """Serve, a folder's model if given, until the connection that gets the url is closed."""
 
     def make() -> Engine:
         own = make_engine()
@@ -202,8 +202,8 @@ def _serve(
 
     make, tokenizer = make if folder else make_engine, tokenizer_for(folder or SHIPPED_WEIGHTS)
     with (
-        socket.create_connection(address) as line,
         running_server(make, settings, policies=policies, tokenizer=tokenizer) as (url, thread),
+        socket.create_connection(address) as line,
     ):
         line.sendall(url.encode() + b"\n")
         line.recv(1)

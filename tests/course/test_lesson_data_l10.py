@@ -114,6 +114,8 @@ def test_a_server_stands_on_an_edited_page_and_ends_with_it(monkeypatch, tmp_pat
     monkeypatch.setenv(MODEL, str(make_folder(tmp_path / "gpt2")))
     standing = l10_served.standing(make_engine(), ServerPolicies())
     assert l10_clients.stream(standing.url, Call("Köche 🙂", 5)).status == 200  # no characters
+    (tmp_path / "gpt2" / "config.json").unlink()
+    assert "no config" in l10_served.standing(make_engine(), ServerPolicies())._repr_html_()
 
 
 # ---- the load sweep ------------------------------------------------------------------------------

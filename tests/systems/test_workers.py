@@ -255,7 +255,6 @@ def test_settings_and_routes_that_do_not_work_are_named():
     assert_gone(process_ids)
 
 
-@pytest.mark.nightly
 def test_workers_serve_a_llama_and_refuse_another_model_before_any_starts(tmp_path: Path):
     with Fleet(tiny_llama(), 1, SETTINGS) as fleet:
         (result,) = fleet.serve([Request(0, prompt(20), 5)])
@@ -264,6 +263,7 @@ def test_workers_serve_a_llama_and_refuse_another_model_before_any_starts(tmp_pa
         Fleet(type("Third", (GPT,), {})(CONFIG), 1, SETTINGS)
 
 
+@pytest.mark.nightly
 def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(tmp_path: Path):
     with nothing_left(tmp_path), Fleet(tiny_model(), 2, SETTINGS) as fleet:
         assert os.listdir(tmp_path) == []  # the weights' file is gone, their pages are not
