@@ -15,9 +15,9 @@ from statistics import fmean
 from typing import Any
 
 from course.checks.fleet_loads import OldReports, prompts
-from nanogpt import Engine, EngineConfig, Policies, Request
 from nanogpt.clock import LARGE_GPU
 from nanogpt.contest.scoring import PatientClock
+from nanogpt.engine import Engine, EngineConfig, Policies, Request
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST, decode_us
