@@ -17,7 +17,7 @@ from typing import Any
 from course.checks.fleet_loads import OldReports, prompts
 from nanogpt.clock import LARGE_GPU
 from nanogpt.contest.scoring import PatientClock
-from nanogpt.engine import Engine, EngineConfig, Policies, Request
+from nanogpt.engine import Engine, EngineConfig, Request
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST, decode_us
@@ -26,6 +26,7 @@ from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import FleetRequest, Workload
+from nanogpt.policies import Policies
 from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.trace import StepRecord
 
@@ -117,9 +118,7 @@ def middle(points: Points, share: float = 0.5) -> float:
     return percentile([value for _, value in points], share)
 
 
-def serve(
-    load: Sequence[Call], settings: Settings, policies: Policies = Policies(), clients: int = 0
-) -> Served:
+def serve(load: Sequence[Call], settings: Settings, policies: Policies, clients: int) -> Served:
     """Serve a load to its end; with so many `clients`, each sends when it has its last answer."""
     names = EngineConfig.__dataclass_fields__.keys() & settings.keys()
     run = Served(EngineConfig(**{name: settings[name] for name in names}))
