@@ -190,8 +190,7 @@ LESSONS = (
     Lesson(
         stem="l12_on_call",
         title="On call",
-        builds="Diagnose eight deployments that break a promise: the cause, the number that proves "
-        "it, and the setting that mends it.",
+        builds="Diagnose eight incidents: the cause, the number that proves it, and the fix.",
         minutes=50,
         builds_on=("2", "7", "8", "9", "10"),
     ),

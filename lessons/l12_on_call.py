@@ -24,14 +24,13 @@ def _():
 
     ## Something is slow. Why?
 
-    Each ticket is a deployment as its operator sees it: what a user says, settings, metrics, a piece of the
-    log. In seven of the eight a promise is broken. **In one there is no fault**, and in each of them some
-    facts have nothing to do with it.
+    Each ticket is a deployment as its operator sees it. In seven of the eight a promise is broken. **In one
+    there is no fault**, and in all of them some facts are beside the point.
 
-    A diagnosis has three parts: the *cause*, from the list below; the *number* that proves it, worked out
-    from the ticket, to 1 %; and the *fix*, one setting with a new value (`{}`: none). The check runs the
-    same load with your fix, and every promise has to hold. Loads are recorded and times modelled
-    (`docs/costs.md`); one prompt token of an engine stands for 16, as in lesson 10.
+    A diagnosis has three parts: the *cause*, from the list below; the *number* that the list asks for
+    beside it, to 1 %; and the *fix*, one setting with a new value (`{}`: none). The check runs the same
+    load with your fix, and every promise has to hold. Times are modelled (`docs/costs.md`), and one
+    prompt token of an engine stands for 16, as in lesson 10.
     """)
     return
 
@@ -44,7 +43,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_1", "Which of the two promises is broken, and from when on?")
+    on_call.curves("ticket_1", "How long do requests wait for their first token?")
     return
 
 
@@ -194,7 +193,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_6", "What is different after the break?")
+    on_call.curves("ticket_6", "What is left in the break, and at the end?")
     return
 
 
@@ -287,8 +286,8 @@ def _():
     mo.md(r"""
     ## What you now know
 
-    - One symptom has many causes. A number tells them apart, if you know what each cause does to it.
-    - Averages move when the mix of requests moves. Compare like with like first.
+    - One symptom has many causes. A number tells them apart.
+    - Averages move when the mix of requests moves. Compare like with like.
     - A setting that helps one promise may break another. Run the load again.
 
     ## The same in vLLM and SGLang
@@ -296,10 +295,9 @@ def _():
     | here | vLLM's metric or setting |
     |:---|:---|
     | TTFT, ITL | `vllm:time_to_first_token_seconds`, `vllm:inter_token_latency_seconds` |
-    | running, waiting | `vllm:num_requests_running`, `vllm:num_requests_waiting` |
-    | KV tokens in use | `vllm:kv_cache_usage_perc`: it has to be near 0 when nobody is there |
-    | preemptions | `vllm:num_preemptions_total`; less `max_num_seqs`, or more memory |
-    | tokens of a step | `max_num_batched_tokens`; `vllm:iteration_tokens_total` |
+    | waiting, preemptions | `vllm:num_requests_waiting`, `vllm:num_preemptions_total`; `--max-num-seqs` |
+    | KV budget in use | `vllm:kv_cache_usage_perc`: near 0 when nobody is there |
+    | `token_budget` | `--max-num-batched-tokens`; `vllm:iteration_tokens_total` |
     | found cached | `vllm:prefix_cache_hits_total` ÷ `vllm:prefix_cache_queries_total`; `cache_salt` in a request |
     | drafts | `vllm:spec_decode_num_accepted_tokens_total` ÷ `vllm:spec_decode_num_draft_tokens_total` |
     | load test | `vllm bench serve --request-rate 60` is open; with `--max-concurrency 8` it is closed |

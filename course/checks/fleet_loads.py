@@ -85,8 +85,6 @@ def _spread(draw: random.Random, low: int, high: int, count: int) -> list[int]:
     return numbers
 
 
-# --- a router by old reports --------------------------------------------------------------------
-
 US_PER_TOKEN = 13
 REPORT_US = 50_000
 """How often a worker reports its load."""

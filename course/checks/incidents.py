@@ -1,7 +1,6 @@
 """The incidents of lesson 12: what each deployment promises, its settings, and a run under them.
 
-`on_call.toml` has them, with the causes and settings that they share. Nothing here knows what is
-wrong: the settings decide what happens.
+`on_call.toml` has them. Nothing here knows what is wrong: the settings decide what happens.
 """
 
 import functools
@@ -16,9 +15,9 @@ from statistics import fmean
 from typing import Any
 
 from course.checks.fleet_loads import OldReports, prompts
-from nanogpt import Engine, EngineConfig, Policies, Request
 from nanogpt.clock import LARGE_GPU
 from nanogpt.contest.scoring import PatientClock
+from nanogpt.engine import Engine, EngineConfig, Request
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST, decode_us
@@ -27,24 +26,22 @@ from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import FleetRequest, Workload
+from nanogpt.policies import Policies
 from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.trace import StepRecord
 
 Points = list[tuple[float, float]]
 Settings = Mapping[str, Any]
-
+_PLAIN = replace(FIFO, cost=CALIBRATED_COST, kv_tokens=200_000, batch_size=256)
 _SHARED = tomllib.loads(Path(__file__).with_name("on_call.toml").read_text(encoding="utf-8"))
-CAUSES: dict[str, list[str]] = _SHARED["causes"]
-"""By cause: what is wrong, and the number that proves it."""
-SETTINGS: dict[str, list[Any]] = _SHARED["settings"]
-"""The values of each setting."""
-INCIDENTS: dict[str, dict[str, Any]] = _SHARED["incidents"]
-"""By ticket: the settings of a deployment, its promises, and its load or its fleet."""
+CAUSES: dict[str, list[str]] = _SHARED["causes"]  # what is wrong, and the number that proves it
+SETTINGS: dict[str, list[Any]] = _SHARED["settings"]  # their values
+INCIDENTS: dict[str, dict[str, Any]] = _SHARED["incidents"]  # settings, promises, load or fleet
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings of a run: the promised metrics, a table by its columns, curves by panel, a log."""
+    """Findings of a run: the promised metrics, a table by columns, curves by panel, and a log."""
 
     metrics: Mapping[str, float]
     columns: Mapping[str, Mapping[str, str]]
@@ -74,11 +71,7 @@ class Call:
 
 
 def calls(load: Sequence[Mapping[str, Any]]) -> list[Call]:
-    """Random arrivals: `rate` per second between two `seconds`, with ranges of lengths.
-
-    Each prompt begins with as many `instructions` tokens, the same ones in all of them. A share
-    `leaving` of the clients leaves half-way.
-    """
+    """Random arrivals at a rate, with lengths from two ranges; some clients leave half-way."""
     found: list[Call] = []
     for part in load:
         rate, span = part["rate"], part["seconds"]
@@ -95,9 +88,8 @@ def calls(load: Sequence[Mapping[str, Any]]) -> list[Call]:
 class Served:
     """The counters of a run. Mutable while it is served.
 
-    By request: its call, when it was sent, when each token came out. By step: requests in flight,
-    and KV tokens in use, with those that were `leaked`: nobody holds or frees them. `unread` counts
-    tokens for clients that had left.
+    By step: requests in flight, and KV tokens in use with those that nobody frees, the `leaked`
+    ones. `unread` counts tokens for clients that had left.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -126,13 +118,8 @@ def middle(points: Points, share: float = 0.5) -> float:
     return percentile([value for _, value in points], share)
 
 
-def serve(
-    load: Sequence[Call], settings: Settings, policies: Policies = Policies(), clients: int = 0
-) -> Served:
-    """Serve a load to its end, on the large GPU's modelled clock.
-
-    With `clients` the arrival times do not count: each client sends when it has its last answer.
-    """
+def serve(load: Sequence[Call], settings: Settings, policies: Policies, clients: int) -> Served:
+    """Serve a load to its end; with so many `clients`, each sends when it has its last answer."""
     names = EngineConfig.__dataclass_fields__.keys() & settings.keys()
     run = Served(EngineConfig(**{name: settings[name] for name in names}))
     clock, pending = PatientClock(LARGE_GPU), deque(load)
@@ -149,29 +136,28 @@ def serve(
             run.calls.append(call)
             run.token_us.append([])
             run.sent_us.append(clock.now_us() if clients else call.at_us)
-        _step(engine, run, settings)
+        run.steps.append(step := engine.step())
+        for work in step.work:
+            run.token_us[work.request_id] += [step.end_us] * len(work.tokens)
+            _leave(engine, run, work.request_id, settings)
+        held = sum(request.num_computed_tokens for request in engine.requests.values())
+        run.kv.append((step.end_us / 1e6, held + run.leaked))
+        run.in_flight.append((step.end_us / 1e6, len(engine.requests)))
     return run
 
 
-def _step(engine: Engine, run: Served, settings: Settings) -> None:
-    """Run and count a step; then handle the requests whose clients have left."""
-    step, then = engine.step(), settings.get("on_disconnect")
-    run.steps.append(step)
-    for work in step.work:
-        request, reads = engine.requests.get(work.request_id), run.calls[work.request_id].reads
-        run.token_us[work.request_id] += [step.end_us] * len(work.tokens)
-        if request is None or reads is None or len(run.token_us[request.id]) < reads:
-            continue
-        run.unread += then == "finish"
-        if then == "detach":
-            run.leaked += request.num_computed_tokens
-            left = settings["max_kv_tokens"] - run.leaked
-            engine.reconfigure(replace(engine.config, max_kv_tokens=left))
-        if then != "finish":
-            engine.abort(work.request_id)
-    held = sum(request.num_computed_tokens for request in engine.requests.values())
-    run.kv.append((step.end_us / 1e6, held + run.leaked))
-    run.in_flight.append((step.end_us / 1e6, len(engine.requests)))
+def _leave(engine: Engine, run: Served, number: int, settings: Settings) -> None:
+    """Handle the request if its client has left."""
+    reads, then = run.calls[number].reads, settings.get("on_disconnect")
+    if reads is None or len(run.token_us[number]) < reads or number not in engine.requests:
+        return
+    run.unread += then == "finish"
+    if then == "detach":
+        run.leaked += engine.requests[number].num_computed_tokens
+        left = settings["max_kv_tokens"] - run.leaked
+        engine.reconfigure(replace(engine.config, max_kv_tokens=left))
+    if then != "finish":
+        engine.abort(number)
 
 
 def dashboard(run: Served) -> dict[str, str]:
@@ -211,18 +197,11 @@ def _engine(given: Mapping[str, Any], settings: Settings, policies: Policies) ->
     }
     [run, *_], [*_, other] = runs.values(), runs.values()
     seconds, worst_ms = [second for second, _ in run.in_flight], middle(run.ttfts()[""], 0.99)
-    running = [float(len(step.kv)) for step in run.steps]
-    waiting = [n - ran for (_, n), ran in zip(run.in_flight, running, strict=True)]
-    queue = {"running": running, "waiting": waiting}
+    waiting = [max(0, n - len(s.kv)) for (_, n), s in zip(run.in_flight, run.steps, strict=True)]
     panels: dict[str, dict[str, Points]] = {
-        "requests": {name: list(zip(seconds, n, strict=True)) for name, n in queue.items()},
+        "waiting requests": {"waiting": list(zip(seconds, waiting, strict=True))},
         "requests in flight": {name: each.in_flight for name, each in runs.items()},
-        "TTFT (ms)": {
-            f"{name}: {who}" if len(runs) > 1 else who: points
-            for name, each in runs.items()
-            for who, points in each.ttfts().items()
-            if who
-        },
+        "TTFT (ms)": {f"{n}, {w}": ms for n, r in runs.items() for w, ms in r.ttfts().items() if w},
         "ITL (ms)": {"ITL": run.itls()},
         "KV tokens": {"in use": run.kv},
     }
@@ -244,7 +223,6 @@ def _engine(given: Mapping[str, Any], settings: Settings, policies: Policies) ->
 
 
 def _line(step: StepRecord, num_waiting: float) -> str:
-    """A step as the engine's log has it."""
     decodes = sum(work.kind == "decode" for work in step.work)
     said = f"step {step.step}: {step.duration_us / 1e3:.1f} ms, {decodes} decodes"
     said += f", {step.used_tokens - decodes} prefill tokens, {num_waiting:.0f} waiting"
@@ -271,9 +249,6 @@ def _fleet(run: FleetRun, rows: Mapping[str, str], log: Sequence[str], **more: f
     return Findings(metrics, {"users": {**table, **rows}}, panels, log)
 
 
-_PLAIN = replace(FIFO, cost=CALIBRATED_COST, kv_tokens=200_000, batch_size=256)
-
-
 def _drafting(settings: Settings) -> Findings:
     """One worker; half of the drafts are accepted."""
     load = calls([{"rate": 125, "seconds": [0, 2], "prompt": [30, 120], "num_new": [150, 250]}])
@@ -288,10 +263,8 @@ def _drafting(settings: Settings) -> Findings:
     in_passes = sum(each.num_steps * len(each.request_ids) for each in passes)
     size = round(in_passes / sum(each.num_steps for each in passes))
     kv_each = fmean(each.reserved_tokens for each in passes) / size
-    rows = {
-        "requests in a pass": f"{size} on average",
-        "tokens of text": f"{run.totals.generated_tokens / in_passes:.2f} a request and pass",
-    }
+    each_pass = run.totals.generated_tokens / in_passes
+    rows = {"tokens of text": f"{each_pass:.2f} for each request and pass"}
     for n in (1, 8, size):
         both = (decode_us(CALIBRATED_COST, n, round(kv_each * n), k) / 1e3 for k in (n, 0))
         rows[f"a pass of {n}"] = "{:.2f} ms with drafts, {:.2f} ms without".format(*both)

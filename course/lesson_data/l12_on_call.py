@@ -1,5 +1,7 @@
 """Lesson 12: the list of causes and settings, and a ticket's metrics over time."""
 
+import functools
+
 from course.calling.jobs import RunError, run
 from course.checks.incidents import CAUSES, INCIDENTS, SETTINGS, look
 from course.figure import Figure
@@ -9,6 +11,8 @@ from course.saved_answers import load_policies
 from nanogpt.clock import LARGE_GPU
 from nanogpt.figures.curves import line_chart
 from nanogpt.fleet.costs import CALIBRATED_COST
+
+_load_policies = functools.cache(load_policies)  # which checks every answer again
 
 
 def causes_and_settings() -> str:
@@ -21,12 +25,12 @@ def causes_and_settings() -> str:
 
 def curves(name: str, question: str) -> Figure:
     """A ticket's metrics over time, of an engine with the learner's policies if it runs."""
-    is_fleet, mine = "fleet" in INCIDENTS[name], load_policies(before="l12").policies
+    is_fleet, mine = "fleet" in INCIDENTS[name], _load_policies("l12").policies
     try:
-        theirs = is_fleet or mine.are_references
-        found = look(name) if theirs else run(lambda policies: look(name, policies), mine)
+        ours = is_fleet or mine.are_references
+        found = look(name) if ours else run(lambda policies: look(name, policies), mine)
     except RunError as error:
         return Figure(f"The run with your functions stopped: {error}", question)
-    source = f"modelled: {(CALIBRATED_COST if is_fleet else LARGE_GPU).name}"
-    title = exercise(f"l12.{name}").title
-    return Figure(line_chart(found.panels, "seconds", title, source), question)
+    clock, title = CALIBRATED_COST if is_fleet else LARGE_GPU, exercise(f"l12.{name}").title
+    drawing = line_chart(found.panels, "seconds", title, f"modelled: {clock.name}")
+    return Figure(drawing, question)

@@ -48,12 +48,10 @@ def fields(right: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _seen(name: str) -> str:
-    """The log and the metrics."""
-    found = look(name)
-    lines = [*found.log, *[""] * bool(found.log)]
-    for column, rows in found.columns.items():
-        lines += [f"[{column}]", *(f"{row}: {value}" for row, value in rows.items())]
-    return "\n".join(lines)
+    lines = list(look(name).log)
+    for column, rows in look(name).columns.items():
+        lines += ["", f"[{column}]", *(f"{row}: {value}" for row, value in rows.items())]
+    return "\n".join(lines).strip()
 
 
 class _Judge:

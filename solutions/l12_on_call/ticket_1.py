@@ -4,8 +4,7 @@ from solutions.l12_on_call._tickets import Exercise, fields
 
 
 def ticket_1() -> dict[str, object]:
-    # 44.3 x (8.9 + 78.9) tokens arrive per second, and 16 per 5.71 ms can be computed. A step of 32
-    # takes hardly longer, for most of its time is fixed; with 64, long chunks make gaps again.
+    # 44.3 x (8.9 + 78.9) tokens arrive per second; 16 per 5.71 ms can be computed. 64 make gaps.
     return {"cause": "budget_too_small", "number": 1.39, "fix": {"token_budget": 32}}
 
 

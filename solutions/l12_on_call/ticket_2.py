@@ -4,8 +4,7 @@ from solutions.l12_on_call._tickets import Exercise, fields
 
 
 def ticket_2() -> dict[str, object]:
-    # Nothing is found, although 64 of 84.6 tokens, four whole blocks, are the same in all prompts:
-    # a salt for each request gives each other hashes. One for each tenant keeps tenants apart.
+    # 64 of 84.6 tokens, four whole blocks, are the same in all prompts, and none is found.
     return {"cause": "prefix_salted", "number": 75.6, "fix": {"cache_salt": "tenant"}}
 
 

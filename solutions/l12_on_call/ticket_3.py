@@ -4,8 +4,7 @@ from solutions.l12_on_call._tickets import Exercise, fields
 
 
 def ticket_3() -> dict[str, object]:
-    # 15,459 - 12,304 tokens were computed again: a request is admitted when its prompt fits, and
-    # then it grows. 16 of them, of about 50 KV tokens each, fit into 1,000.
+    # 15,459 - 12,304 tokens were computed again. 16 requests of about 50 KV tokens fit into 1,000.
     return {"cause": "preemption_thrash", "number": 20.4, "fix": {"max_batch_size": 16}}
 
 

@@ -4,8 +4,7 @@ from solutions.l12_on_call._tickets import Exercise, fields
 
 
 def ticket_4() -> dict[str, object]:
-    # 9.68 / 9.50: nothing changed for the chat. The averages moved because longer prompts without a
-    # common beginning joined, and these keep their own promise.
+    # 9.68 / 9.50: nothing changed for the chat. The averages moved, because others joined.
     return {"cause": "no_fault", "number": 1.02, "fix": {}}
 
 

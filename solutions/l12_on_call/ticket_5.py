@@ -4,8 +4,7 @@ from solutions.l12_on_call._tickets import Exercise, fields
 
 
 def ticket_5() -> dict[str, object]:
-    # 5.71 / 2.38 / 1.93: with drafts a pass of 64 takes 2.4 times as long and gives 1.9 times as
-    # many tokens. In a batch of one the same quotient is 0.72, and drafts pay.
+    # 5.71 / 2.38 / 1.93. In a batch of one the same quotient is 0.72, and drafts pay.
     return {"cause": "drafts_in_full_batch", "number": 1.24, "fix": {"num_draft_tokens": 0}}
 
 

@@ -4,8 +4,7 @@ from solutions.l12_on_call._tickets import Exercise, fields
 
 
 def ticket_6() -> dict[str, object]:
-    # With all requests gone, 88 % of the KV tokens are in use: those of clients that have left.
-    # `abort` frees them at once; `finish` would compute for nobody first.
+    # With all requests gone, 88 % are in use: the K/V of those whose clients have left.
     return {"cause": "kv_leak", "number": 88.0, "fix": {"on_disconnect": "abort"}}
 
 

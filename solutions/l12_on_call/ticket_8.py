@@ -4,8 +4,7 @@ from solutions.l12_on_call._tickets import Exercise, fields
 
 
 def ticket_8() -> dict[str, object]:
-    # 38.8 / 60.4: 8 clients that wait for their answers send as fast as the server answers, so no
-    # queue builds up. Sent at the users' rate, the test shows the users' TTFT.
+    # 38.8 / 60.4: 8 clients that wait for answers send as fast as the server answers.
     return {"cause": "closed_loop_load_test", "number": 0.642, "fix": {"load_test": "open"}}
 
 

@@ -137,6 +137,7 @@ def test_escape_leaves_the_editor_for_the_button_and_tab_indents_within(look):
     [
         ("l02b_waiting", "l02.aged_key", "(request, rate):\n    return (request.priority,)"),
         ("l05b_repair_ladder", "l05.slo_batch", "(candidate, waiting, *rest):\n    return []"),
+        ("l12_on_call", "l12.ticket_2", "():\n    return {}"),
     ],
 )
 def test_a_right_a_wrong_and_an_endless_answer_of_other_lessons(look, lesson, exercise, wrong):
