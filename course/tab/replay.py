@@ -17,7 +17,7 @@ from widgets.picture import Widget
 
 
 def replay(said: str) -> str:
-    """What a cell shows; null where it needs what a page does not have, such as a model."""
+    """Return what a cell shows; null where it needs what no page has, such as a model."""
     args = json.loads(said)
     try:
         lesson = _Lesson(args["setup"], *(json.dumps(args[name]) for name in ("texts", "passed")))
