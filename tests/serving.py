@@ -39,15 +39,20 @@ SAVED = (
 )
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+A_PART = """
+import pathlib, sys
+from course.publish import site_files
+pyodide, stems, out = sys.argv[1:]
+site_files.LESSONS = [each for each in site_files.LESSONS if each.stem in stems.split()]
+site_files.faults = lambda site: []  # the other lessons' pages are missing
+site_files.write_site(pathlib.Path(out), pyodide=pathlib.Path(pyodide) if pyodide else None)
+"""  # a site of some lessons
 
 
 @contextlib.contextmanager
 def serve_folder(folder: Path) -> Iterator[str]:
     """A server of a folder's files; its address."""
-    handler = functools.partial(_Quiet, directory=str(folder))
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"

@@ -95,8 +95,7 @@ class Exercise:
         return self.id.rpartition(".")[2]
 
 
-Block: TypeAlias = Prose | Code | Drawing | Exercise | Markup
-"""Markup is a tag of the frame around what shows a reader's answers."""
+Block: TypeAlias = Prose | Code | Drawing | Exercise | Markup  # a frame's, around what replays
 
 
 def site_blocks(stem: str, *, solutions: bool) -> list[Block]:

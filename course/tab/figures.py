@@ -2,7 +2,6 @@
 
 import html
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from course import figure
@@ -10,7 +9,7 @@ from course.tab.stand_ins import Nothing
 from nanogpt.figures import drawing
 
 
-def _curve(axes: Nothing, name: str, points: Iterable[tuple[float, float]], **how: Any) -> Nothing:
+def _curve(axes: Nothing, name: str, points: Any, **how: Any) -> Nothing:
     axes.curves[name] = {"points": list(points), **how}
     return Nothing()
 

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from typing import Any
 
 from course.calling.errors import describe_timeout
 from course.registry import exercise
@@ -43,5 +42,5 @@ def worked(said: str) -> str:
 
 
 def _shown(report: Report, whole: str = "") -> str:
-    shown: dict[str, Any] = {"status": report.status, "html": report._repr_html_()}  # pyright: ignore[reportPrivateUsage]
-    return json.dumps({**shown, "whole": whole})
+    html = report._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    return json.dumps({"status": report.status, "html": html, "whole": whole})

@@ -22,12 +22,11 @@ def cells_of(lesson: str) -> dict[str, Any]:
         if isinstance(node, ast.FunctionDef) and node.name == "_":
             *body, last = node.body
             output = ast.unparse(body.pop()) if isinstance(body[-1], ast.Expr) else "None"
-            code = "\n".join(map(ast.unparse, body))
             takes = [each.arg for each in node.args.args]
             gives = [each.id for each in ast.walk(last) if isinstance(each, ast.Name)]
             of = set[str]().union(*(depends[name] for name in takes))
             framed = bool(of) and output != "None"
-            of.update(_ANSWER.findall(code))
+            of.update(_ANSWER.findall(code := "\n".join(map(ast.unparse, body))))
             depends |= dict.fromkeys(gives, of)
             if takes or gives:
                 cells[place] = {"code": code, "output": output, "takes": takes, "gives": gives}

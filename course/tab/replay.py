@@ -3,20 +3,17 @@
 import functools
 import html
 import json
-import os
-from types import SimpleNamespace
 from typing import Any
 
 from course.attempt import Attempt
+from course.calling.loading import LocalAnswer
 from course.files import write_atomically
 from course.report import Report
 from course.saved_answers import answer_path
-from course.calling.loading import LocalAnswer
 from course.tab import figures as figures  # before lessons import what draws with matplotlib
+from course.tab.stand_ins import Nothing
 from nanogpt.recorded_texts import RecordedTexts
 from widgets.picture import Widget
-
-os.environ["SERVING_NANOGPT_WORK"] = "/work"  # in the memory of a page's Python
 
 
 def replay(said: str) -> str:
@@ -34,9 +31,6 @@ class _Markdown(str):
         return f"<div data-markdown>{html.escape(self)}</div>"
 
 
-_MARIMO = SimpleNamespace(md=_Markdown, vstack=lambda texts: _Markdown("\n\n".join(texts)))
-
-
 @functools.lru_cache(1)
 class _Lesson:
     """A lesson's names. Mutable: the cells that have run, and the answers that they ran with."""
@@ -47,7 +41,8 @@ class _Lesson:
         model = RecordedTexts({int(i): tokens for i, tokens in json.loads(texts).items()})
         self._space: dict[str, Any] = {}
         exec(setup, self._space)
-        self._space |= {"load_model": lambda **_: model, "mo": _MARIMO, "attempt": self._attempt}
+        marimo = Nothing(md=_Markdown, vstack=lambda texts: _Markdown("\n\n".join(texts)))
+        self._space |= {"load_model": lambda **_: model, "mo": marimo, "attempt": self._attempt}
         self._done: dict[str, Any] = {}
         self._answers: Any = None
 

@@ -1,16 +1,18 @@
 """The site's part that runs Python in a page: editors, the interpreter, and the course's code."""
 
+import ast
+import contextlib
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from course.exercise import Exercise as AnyExercise
 from course.launcher.failure import Failure
 from course.publish.notebook_blocks import Block, Code, Exercise
-from course.registry import exercises, lesson_exercises
+from course.registry import exercises
 from course.source.cutting import read_notebook
 from course.tab.lesson_cells import cells_of
 
@@ -24,6 +26,13 @@ HASH = (
 _INTERPRETER = (
     "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip",
 )  # fmt: skip
+_LEFT_OUT = re.compile(
+    r"(_pyio|_pyrepl|cProfile|configparser|curses|doctest|ftplib|imaplib|ipaddress|mailbox|optparse|"
+    r"pdb|pickletools|plistlib|poplib|profile|pstats|pydoc|smtplib|sqlite3|tarfile|trace|unittest|"
+    r"uuid|webbrowser|wsgiref|xml|xmlrpc|zoneinfo)\b|"
+    r"encodings/(?!__init__|aliases|ascii|cp437|idna|latin_1|raw|unicode|utf)"
+)
+_TENSORS = "torch."  # in the signature of an exercise that computes with them
 _ROOT = Path(__file__).parents[2]
 _STATIC = Path(__file__).parent / "static"
 _NOT_NEEDED = ("grading", "jupyter", "leaderboard", "live", "publish", "audit")
@@ -34,8 +43,10 @@ def write(folder: Path, pyodide: Path) -> None:
     check_package(pyodide)
     tab = folder / "tab"
     (tab / "pyodide").mkdir(parents=True)
-    for name in _INTERPRETER:
+    *files, library = _INTERPRETER
+    for name in files:
         shutil.copyfile(pyodide / name, tab / "pyodide" / name)
+    _write_library(pyodide / library, tab / "pyodide" / library)
     for name in ("tab.js", "worker.js", "editor.js"):
         shutil.copyfile(_STATIC / name, tab / name)
     with zipfile.ZipFile(tab / "course.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -43,6 +54,16 @@ def write(folder: Path, pyodide: Path) -> None:
             archive.write(path, path.relative_to(_ROOT))
     for stem in {item.lesson for item in exercises()}:
         (tab / f"{stem}.json").write_text(json.dumps(cells_of(_lesson(stem))), encoding="utf-8")
+
+
+def _write_library(whole: Path, some: Path) -> None:
+    """Write Python's own modules again, without comments and what no answer has a use for."""
+    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(some, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in filter(lambda each: not _LEFT_OUT.match(each), old.namelist()):
+            text: bytes | str = old.read(name)
+            with contextlib.suppress(SyntaxError):  # of a Python newer than this one
+                text = ast.unparse(ast.parse(text)) if name.endswith(".py") else text
+            new.writestr(name, text, compresslevel=9)
 
 
 def check_package(pyodide: Path) -> None:
@@ -62,26 +83,17 @@ def check_package(pyodide: Path) -> None:
 
 def _sources() -> Iterable[Path]:
     """The Python that checks import, and the styles of their reports; no tensors' exercises."""
-    left_out = {_ROOT / "solutions" / item.lesson / f"{item.name}.py" for item in _with_tensors()}
+    left_out = {
+        _ROOT / "solutions" / item.lesson / f"{item.name}.py"
+        for item in exercises()
+        if _TENSORS in read_notebook(_lesson(item.lesson)).binding(item.name)[0].source
+    }
     for package in ("nanogpt", "course", "solutions", "widgets"):
         for path in sorted((_ROOT / package).rglob("*.*")):
             is_needed = package != "course" or path.relative_to(_ROOT).parts[1] not in _NOT_NEEDED
             if is_needed and path.suffix in (".py", ".pyi", ".toml") and path not in left_out:
                 yield path
     yield from sorted((_ROOT / "course" / "static").glob("*.css"))
-
-
-def _with_tensors() -> Iterable[AnyExercise]:
-    for stem in {item.lesson for item in exercises()}:
-        notebook = read_notebook(_lesson(stem))
-        for item in lesson_exercises(stem):
-            if needs_tensors(notebook.binding(item.name)[0].source):
-                yield item
-
-
-def needs_tensors(stub: str) -> bool:
-    """Whether an exercise computes with tensors, which its signature says."""
-    return "torch." in stub
 
 
 def with_editors(blocks: Sequence[Block]) -> list[Block]:
@@ -92,7 +104,7 @@ def with_editors(blocks: Sequence[Block]) -> list[Block]:
             at = max(i for i, each in enumerate(found) if isinstance(each, Code) and each.label)
             stub = found[at]
             assert isinstance(stub, Code)
-            if needs_tensors(stub.source):
+            if _TENSORS in stub.source:
                 found.append(replace(block, needs_tensors=True))
             else:
                 found[at] = replace(block, stub=stub.source)

@@ -16,9 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any, BinaryIO
 
-_MISSING = (
-    "torch", "cloudpickle", "psutil", "safetensors", "msgspec", "marimo", "anywidget", "traitlets",
-)  # fmt: skip
+_MISSING = ("torch", "cloudpickle", "msgspec", "marimo", "anywidget", "traitlets")
 _COURSE = ("course", "nanogpt", "solutions", "widgets", "lessons")
 _IN_ANSWERS = ("torch", "numpy")
 
@@ -51,19 +49,15 @@ class _Package(ModuleType):
 
 
 class _Struct:
-    __struct_fields__: tuple[str, ...]
-
     def __init_subclass__(cls, *, frozen: bool = False, **_: Any) -> None:
         made: Any = dataclasses.dataclass(unsafe_hash=frozen)(cls)
-        cls.__struct_fields__ = tuple(each.name for each in dataclasses.fields(made))
+        made.__struct_fields__ = tuple(each.name for each in dataclasses.fields(made))
 
 
-_KEPT: dict[int, Any] = {}
+_KEPT: dict[int, Any] = {}  # jobs, which stay in this process
 
 
 class _Pickler:
-    """Keeps a job in this process, where it stays; what it writes is the key."""
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 

@@ -9,21 +9,13 @@ import sys
 import pytest
 from driving import COLOURS, TOO_FAR, at_rest, expect, violations
 from pyodide_package import pyodide_package
-from serving import serve_folder
+from serving import A_PART, serve_folder
 from support import ROOT, run
 
 from course.registry import exercise as lesson_exercise
 
 pytestmark = pytest.mark.browser
-A_PART = """
-import sys
-from pathlib import Path
-from course.publish import site_files
-stems = ("l01_chunked_prefill", "l02_scheduling", "l02b_waiting", "l05b_repair_ladder")
-site_files.LESSONS = [each for each in site_files.LESSONS if each.stem in stems]
-site_files.faults = lambda site: []  # the other lessons' pages are missing
-site_files.write_site(Path(sys.argv[1]), pyodide=Path(sys.argv[2]))
-"""
+STEMS = "l01_chunked_prefill l02_scheduling l02b_waiting l05b_repair_ladder"
 CHUNK_SIZE = "def chunk_size(token_budget, num_decodes, remaining):\n    "
 RIGHT = CHUNK_SIZE + "return min(remaining, max(0, token_budget - num_decodes))"
 
@@ -32,7 +24,7 @@ RIGHT = CHUNK_SIZE + "return min(remaining, max(0, token_budget - num_decodes))"
 def served(tmp_path_factory):
     """The address of a site with editors, on a server of its own."""
     out = tmp_path_factory.mktemp("tab") / "out"
-    done = run([sys.executable, "-c", A_PART, str(out), str(pyodide_package())], cwd=ROOT)
+    done = run([sys.executable, "-c", A_PART, str(pyodide_package()), STEMS, str(out)], cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     with serve_folder(out) as address:
         yield address

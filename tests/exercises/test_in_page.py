@@ -2,13 +2,16 @@
 
 import json
 import subprocess
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from pyodide_package import pyodide_package
 from support import ROOT, find_program
 
 from course.registry import exercise, exercises
 from course.tab import site_part
+from course.tab.stand_ins import NAMES
 
 MOST_LEFT_OUT = 12  # answers that use torch where the exercise does not
 
@@ -40,3 +43,17 @@ def test_every_answer_gets_the_verdict_and_the_sentence_that_it_gets_in_the_cour
                 )
     assert differing == []
     assert len(tensors) == 8 and left_out <= MOST_LEFT_OUT
+
+
+def test_a_pages_records_behave_as_msgspecs_do():
+    found = []
+    for kind in (msgspec, SimpleNamespace(**NAMES["msgspec"])):
+
+        class Pair(kind.Struct, frozen=True, gc=False):
+            left: int
+            right: tuple[int, ...] = ()
+
+        pair = kind.structs.replace(Pair(1), right=(2,))
+        said = kind.json.decode(kind.json.encode([pair, Pair(left=3)])), kind.structs.asdict(pair)
+        found.append((said, pair == Pair(1), {pair: 1}[Pair(1, (2,))], Pair.__struct_fields__))
+    assert found[0] == found[1]

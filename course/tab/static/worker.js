@@ -25,6 +25,7 @@ self.fetch = async (...args) => {
 async function start() {
   const archive = self.fetch(new URL("course.zip", import.meta.url)).then((it) => it.arrayBuffer());
   const python = await loadPyodide({
+    env: { SERVING_NANOGPT_WORK: "/work", HOME: "/home/pyodide" }, // in this worker's memory
     stdin: () => null, // nobody can type here
     stdout: () => {},
     stderr: () => {},
