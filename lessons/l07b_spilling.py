@@ -25,7 +25,7 @@ def _():
     mo.md(r"""
     # 7b · When the cache spills
 
-    *35 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three short functions.*
+    *45 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three short functions.*
 
     Afterwards you can say why a cache that is slightly too small may find nothing at all, keep K/V in a second tier of memory without changing any text, and decide whether to load K/V or to compute it again.
 
@@ -75,10 +75,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _(run_with):
-    BlockPool(
-        run_with.reference.to_json(),
-        title="Three agents on twelve blocks and a host tier",
-        question="Where is a conversation when its agent returns?",
+    after(
+        "l07.cliff",
+        BlockPool(
+            run_with.reference.to_json(),
+            title="Three agents on twelve blocks and a host tier",
+            question="Where is a conversation when its agent returns?",
+        ),
     )
     return
 
