@@ -22,7 +22,9 @@ _CSS = themed("sng-loop") + stylesheet("loop")
 POLICIES = {
     "self.select_victims(": ("l02.choose_victim", "l02.requeue"),
     "self.select_admissible(": ("l02.sort_key", "l02.admit"),
-    "self.kv.cache.match(": ("l07.block_hashes", "l07.longest_match"),
+    "self.kv.cache.match(": (
+        "l07.block_hashes", "l07.longest_match", "l07.match_tiers", "l07.load_or_compute",
+    ),
     "self._plan(": ("l01.plan_step",),
     "self._rows(": ("l01.chunk_inputs",),
     "self.cache.transaction(": ("l07.allocate", "l07.evict_order"),
@@ -31,7 +33,7 @@ POLICIES = {
         "l04.visible", "l04.rolling_buffer_index", "l04.evict",
     ),
     "self.sampler.sample(": ("l08.rejection_sample",),
-    "self.scheduler.update(": ("l04.kv_usage", "l08.roll_back_kv"),
+    "self.scheduler.update(": ("l04.kv_usage", "l07.spill", "l08.roll_back_kv"),
 }  # fmt: skip
 """The policies that a line of the loop calls, as the ids of the exercises that build them."""
 _AROUND = 5  # lines shown before and after the lit one

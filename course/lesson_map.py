@@ -136,7 +136,7 @@ LESSONS = (
         title="When the cache spills",
         builds="Keep K/V that the pool evicts in host memory, find it there, decide whether to "
         "load or to compute it, and see when a second tier costs more than it saves.",
-        minutes=35,
+        minutes=45,
         builds_on=("7",),
     ),
     Lesson(

@@ -25,7 +25,7 @@ def _():
     mo.md(r"""
     # 7b · When the cache spills
 
-    *35 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three short functions.*
+    *45 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three short functions.*
 
     Afterwards you can say why a cache that is slightly too small may find nothing at all, keep K/V in a second tier of memory without changing any text, and decide whether to load K/V or to compute it again.
 
@@ -75,10 +75,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _(run_with):
-    BlockPool(
-        run_with.reference.to_json(),
-        title="Three agents on twelve blocks and a host tier",
-        question="Where is a conversation when its agent returns?",
+    after(
+        "l07.cliff",
+        BlockPool(
+            run_with.reference.to_json(),
+            title="Three agents on twelve blocks and a host tier",
+            question="Where is a conversation when its agent returns?",
+        ),
     )
     return
 
@@ -227,11 +230,7 @@ def _():
     predict(
         "l07.fits",
         "Now the pool is **large enough** for all conversations. What does a host tier change?",
-        (
-            "Nothing: no block is ever copied",
-            "No block is loaded, but every full block is still copied to the host",
-            "The hit rate rises, since there are two copies",
-        ),
+        ("Nothing: no block is ever copied", "No block is loaded, but every full block is still copied to the host", "The hit rate rises, since there are two copies"),
         1,
         "Write-through copies a block when it becomes full, before anyone knows whether the pool will evict it. In a pool that never evicts, all of these copies are for nothing.",
     )
@@ -315,11 +314,7 @@ def _():
     predict(
         "l07.late_copy",
         "Exhibit B. To save copies, an engine copies a block only when the pool evicts it. It allocates blocks, evicting some, runs the pass, and then copies what it has evicted. **What does an agent find in the host when it returns?**",
-        (
-            "Its K/V, one step late",
-            "K/V of another conversation, under its own hashes",
-            "Nothing: the hashes were removed by the eviction",
-        ),
+        ("Its K/V, one step late", "K/V of another conversation, under its own hashes", "Nothing: the hashes were removed by the eviction"),
         1,
         "The pool evicted the block because a request of this step needed it, and the pass has overwritten it when the copy is made. The copy must come before the pass, which then waits for it. [vLLM #43946](https://github.com/vllm-project/vllm/pull/43946) proposed copies at eviction, and put them into the stream of the pass for that reason; it was closed. Write-through costs memory instead: a guide that took the copies for evictions sized the host 8.5 times too small ([inference-sim #1726](https://github.com/inference-sim/inference-sim/pull/1726)).",
     )
@@ -331,11 +326,7 @@ def _():
     predict(
         "l07.counted",
         "Exhibit C. A request has a hit of two blocks in the pool and four in the host. The engine counts the hit, takes four blocks to load into, and then lets the request's table refer to the two. **What can go wrong?**",
-        (
-            "The four blocks may be too few",
-            "The two blocks may be among the four",
-            "The host may drop the four while they are loaded",
-        ),
+        ("The four blocks may be too few", "The two blocks may be among the four", "The host may drop the four while they are loaded"),
         1,
         "Until a table refers to them, the two blocks are free, so the pool may evict them for the load: the hit was counted, and its K/V is overwritten. First let the tables refer to every block that was counted, then allocate. [vLLM #33775](https://github.com/vllm-project/vllm/pull/33775) describes this race for models with several groups of layers.",
     )

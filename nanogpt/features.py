@@ -29,10 +29,7 @@ FLOAT32_BYTES = 4
 
 
 def make_cache(
-    model: GPT | RecordedTexts,
-    config: EngineConfig,
-    policies: Policies,
-    clock: Clock | None = None,
+    model: GPT | RecordedTexts, config: EngineConfig, policies: Policies, clock: Clock | None = None
 ) -> KVStore:
     """The K/V store that the settings ask for: in blocks, or in a slot for each request.
 

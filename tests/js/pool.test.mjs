@@ -191,8 +191,8 @@ test("a host tier says what was copied, keeps the places of its copies and opens
   const { states } = poolStates(trace);
   assert.deepEqual(copiesOf(states[1]).map(({ hash, owner }) => [hash, owner]), [["ab", 0], ["cd", 0], ["dd", 1]]);
   assert.deepEqual([...copiedIn(states[2])], ["cd"]);
-  assert.match(poolStepWords(states, 1), /2 blocks copied to the host tier\.$/);
-  assert.match(poolStepWords(states, 2), /1 block loaded from the host tier; 1 block dropped there\.$/);
+  assert.match(poolStepWords(states, 1), /2 blocks are copied to the host tier\.$/);
+  assert.match(poolStepWords(states, 2), /1 block is loaded from the host tier; 1 block is dropped there\.$/);
   assert.match(poolTotalsWords(states[1]), /Copies in the host tier: 3\.$/);
   assert.equal(poolStepOpening(states), 2);
   assert.ok(poolSizes(trace, 700).height > poolSizes(poolTrace(), 700).height);

@@ -39,7 +39,7 @@ function legend(hasHost) {
     node("li", {}, "#: the hash of a full block"),
     node("li", {}, "dashed: free but cached; 1 is evicted first"),
     node("li", {}, "thick outline: changed in this step"),
-    ...(hasHost ? [node("li", {}, "host tier: a thick outline was copied in this step")] : []),
+    ...(hasHost ? [node("li", {}, "host tier: the colour of the request that computed it; thick: copied in this step")] : []),
   );
 }
 

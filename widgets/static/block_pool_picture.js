@@ -127,7 +127,7 @@ function drawCopy({ hash, tokens, hue }, place, context) {
 function drawHost(context) {
   const { host } = context.states[context.index].step;
   if (!host) return [];
-  const said = `the host tier: copies of ${host.hashes.length} blocks, room for ${host.num_blocks}`;
+  const said = `the host tier: ${host.hashes.length} of ${host.num_blocks} blocks`;
   return [
     words(0, context.sizes.host + 10, "start", said, "sn-bp-caption"),
     ...copiesOf(context.states[context.index]).map((copy, place) =>

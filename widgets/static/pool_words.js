@@ -52,11 +52,11 @@ const sentence = (parts) => (parts.length ? `${parts.join("; ")}.` : "");
 // What was copied between the pool and the host tier.
 function copyWords(host) {
   if (!host) return [];
-  const parts = [];
-  if (host.loaded.length) parts.push(`${count(host.loaded.length, "block")} loaded from the host tier`);
-  if (host.stored.length) parts.push(`${count(host.stored.length, "block")} copied to the host tier`);
-  if (host.dropped.length) parts.push(`${count(host.dropped.length, "block")} dropped there`);
-  return parts;
+  const said = ({ length }, what) => (length ? [`${count(length, "block")} ${length === 1 ? "is" : "are"} ${what}`] : []);
+  return [
+    ...said(host.loaded, "loaded from the host tier"), ...said(host.stored, "copied to the host tier"),
+    ...said(host.dropped, "dropped there"),
+  ];
 }
 
 // Which blocks are empty, cached, held, and held by several.
