@@ -322,8 +322,9 @@ def _():
     |:---|:---|:---|:---|
     | two pools | `--kv-transfer-config` with `kv_role`, and a proxy | `--disaggregation-mode prefill` or `decode` | workers for prefill and for decode |
     | the frame | a KV connector: `NixlConnector`, LMCache, Mooncake and others | Mooncake or NIXL | NIXL, from GPU memory to GPU memory |
-    | `blocks_to_send` | `get_num_new_matched_tokens` of the connector | blocks beyond the decode side's prefix | short prompts and high hits are prefilled by the decode worker |
-    | `may_free` | the sender keeps blocks until a notification, or a timeout | the sender polls its transfer | by the engine below |
+    | `blocks_to_send` | `get_num_new_matched_tokens` of the connector | the pages behind `decode_prefix_len` | the engine's |
+    | `may_free` | the sender keeps blocks until a notification, or a timeout | `process_disagg_prefill_inflight_queue` polls the transfer and frees at its end | the engine's |
+    | a side is lost | `kv_load_failure_policy`: `fail` or `recompute` | the request is aborted | the failure is returned; without a prefill pool, decode workers prefill |
 
     **How the control flow differs.** Our sender copies K/V into a frame and has its blocks back at once;
     vLLM's sender keeps the blocks themselves, and the receiver reads them over RDMA while both go on
