@@ -108,7 +108,7 @@ def drawn(
             VisitRecord(i, result.worker_id, start, start, end, 0, computed, NEW, "finished")
         )
         rows.append({
-            "id": i, "arrival_us": arrival, "deadline_us": arrival + TTFT_MS * 1000,
+            "id": i, "arrival_us": arrival, "deadline_us": arrival + 2_000_000,
             "priority": 0, "prompt_tokens": n, "max_new_tokens": NEW,
             "first_token_us": arrival + result.ttft_us, "finished_us": end, "refused": False,
         })  # fmt: skip
