@@ -161,6 +161,8 @@ def _():
     rank the sum or the maximum of their values. If one rank does not call it, the others hang.
     **NCCL** (GPUs) and **gloo** (CPUs) are libraries of collectives.
 
+    **Disaggregation**: one pool of workers computes prompts, another generates, and K/V is sent.
+
     **Vote**: a collective by which the ranks agree on the layer at which they leave a pass.
 
     **Watchdog**: a thread or process that ends a process which makes no progress.

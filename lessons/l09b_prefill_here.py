@@ -48,7 +48,7 @@ def _():
         1,
         "A request keeps the prefill worker busy for 13 + 1.3 = 14.3 ms, and the decode worker for "
         "4.8 + 1.3 = 6.1 ms. The busier one finishes 1000 / 14.3 = 70 per second, and the other is idle "
-        "for more than half of the time. Two pools have *less* capacity than one. What they gain must be "
+        "for more than half of the time. Two pools have less capacity than one. What they gain must be "
         "something else.",
     )
     return
@@ -195,10 +195,8 @@ def _():
         ),
         1,
         "With 32 tokens computed, the next position is 32. The last token, which is at position 31, is "
-        "computed once more at position 32, and the model continues a text that ends with it twice. In "
-        "[vLLM #52617](https://github.com/vllm-project/vllm/issues/52617) a receiver reported a full hit "
-        "(895 of 895 tokens, says a later reproduction), and every text differed from generated token 0 "
-        "on. `blocks_to_send` leaves the last block to the receiver.",
+        "computed once more at position 32, and the model continues a text that ends with it twice. "
+        "`blocks_to_send` leaves the last block to the receiver.",
     )
     return
 
@@ -211,7 +209,10 @@ def _():
             [
                 mo.md(pools.exhibits_table()),
                 mo.md(r"""
-    The third row is this defect, in float32 with the Shakespeare model. The fourth row comes from the next
+    The third row is this defect, in float32 with the Shakespeare model. In
+    [vLLM #52617](https://github.com/vllm-project/vllm/issues/52617) a receiver reported a hit of the whole
+    prompt, and every text differed from generated token 0 on; a later reproduction retrieved 895 of 895
+    tokens where 894 were wanted. The fourth row comes from the next
     section: a sender freed a block too early, another prompt was written into it, and the receiver read
     that. No step fails and no text looks broken. In
     [vLLM #52234](https://github.com/vllm-project/vllm/issues/52234) a reader with an old reference answered
@@ -321,8 +322,9 @@ def _():
     |:---|:---|:---|:---|
     | two pools | `--kv-transfer-config` with `kv_role`, and a proxy | `--disaggregation-mode prefill` or `decode` | workers for prefill and for decode |
     | the frame | a KV connector: `NixlConnector`, LMCache, Mooncake and others | Mooncake or NIXL | NIXL, from GPU memory to GPU memory |
-    | `blocks_to_send` | `get_num_new_matched_tokens` of the connector | blocks beyond the decode side's prefix | short prompts and high hits are prefilled by the decode worker |
-    | `may_free` | the sender keeps blocks until a notification, or a timeout | the sender polls its transfer | by the engine below |
+    | `blocks_to_send` | `get_num_new_matched_tokens` of the connector | the pages behind `decode_prefix_len` | the engine's |
+    | `may_free` | the sender keeps blocks until a notification, or a timeout | `process_disagg_prefill_inflight_queue` polls the transfer and frees at its end | the engine's |
+    | a side is lost | `kv_load_failure_policy`: `fail` or `recompute` | the request is aborted | the failure is returned; without a prefill pool, decode workers prefill |
 
     **How the control flow differs.** Our sender copies K/V into a frame and has its blocks back at once;
     vLLM's sender keeps the blocks themselves, and the receiver reads them over RDMA while both go on

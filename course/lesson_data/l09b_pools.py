@@ -48,7 +48,7 @@ def pooled(load: PoolLoad, num_prefill: int, link_us: float = COSTS.transfer_us)
     while (now_us := now_us + draw.expovariate(load.requests_per_s / 1e6)) < 2e6:
         at, prompt = round(now_us), tuple(draw.randbytes(int(load.prompt_tokens)))
         new = int(load.new_tokens)
-        requests.append(FleetRequest(len(requests), at, prompt, new, 5, at + FIRST_US))
+        requests.append(FleetRequest(len(requests), at, prompt, new, 5, at + 2_000_000))
     config = replace(FLEET, num_prefill_workers=num_prefill, link_us_per_token=link_us)
     return simulate(config, Workload(tuple(requests)))
 

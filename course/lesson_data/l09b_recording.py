@@ -7,7 +7,7 @@ minutes on two idle cores; a number behind it is that of the requests for each r
 import json
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any
 from nanogpt import EngineConfig, Request, load_model
 from nanogpt.engine import Engine
 from nanogpt.fleet import transfers
+from nanogpt.fleet.fleet_record import RunRecord, VisitRecord
+from nanogpt.trace import plain
 from nanogpt.workers.router_state import Result
 from nanogpt.workers.split_fleet import SplitFleet, Transfer
 from nanogpt.workers.worker_fleet import Fleet
@@ -92,62 +94,40 @@ def drawn(
     requests: Sequence[Request], results: Sequence[Result], sent: Sequence[Transfer]
 ) -> dict[str, Any]:
     """The trace of `FleetView`: a lane for each worker, with the requests that it has."""
-    arrivals = dict(
-        zip([r.id for r in requests], [at for at, _ in _arrivals(requests, 12)], strict=True)
-    )
-    moved, visits = {each.request_id: each for each in sent}, list[dict[str, Any]]()
-    rows: list[dict[str, Any]] = []
+    arrivals = {request.id: round(at * 1e6) for at, request in _arrivals(requests, 12)}
+    moved, visits, rows = {each.request_id: each for each in sent}, list[VisitRecord](), []
     for request, result in zip(requests, results, strict=True):
-        arrival = round(arrivals[request.id] * 1e6)
-        end, n = arrival + result.latency_us, len(request.prompt_tokens)
-        start, each = arrival, moved.get(request.id)
-        if each is not None:
+        i, n, arrival = request.id, len(request.prompt_tokens), arrivals[request.id]
+        start, end, computed = arrival, arrival + result.latency_us, n - result.hit_tokens
+        if each := moved.get(i):
+            visits.append(VisitRecord(
+                i, each.source, each.start_us, each.start_us, each.sent_us or end, 0, n, 0, "sent"
+            ))  # fmt: skip
             start = each.ordered_us or end
-            visits.append(
-                _visit(request.id, each.source, each.start_us, each.sent_us or end, n, "sent")
-            )
         visits.append(
-            _visit(request.id, result.worker_id, start, end, n - result.hit_tokens, "finished")
+            VisitRecord(i, result.worker_id, start, start, end, 0, computed, NEW, "finished")
         )
         rows.append({
-            "id": request.id, "arrival_us": arrival, "deadline_us": arrival + TTFT_MS * 1000,
+            "id": i, "arrival_us": arrival, "deadline_us": arrival + 2_000_000,
             "priority": 0, "prompt_tokens": n, "max_new_tokens": NEW,
             "first_token_us": arrival + result.ttft_us, "finished_us": end, "refused": False,
         })  # fmt: skip
     return {
         "version": 1, "cost": {"name": "two processes", "modelled": False}, "name": "measured",
         "num_workers": 2, "batch_size": CONFIG.max_batch_size, "kv_tokens": CONFIG.max_kv_tokens,
-        "end_us": max(visit["end_us"] for visit in visits), "requests": rows,
-        "visits": sorted(visits, key=lambda visit: visit["dispatched_us"]), "decisions": [],
-        "runs": [run for worker in (0, 1) for run in _runs(worker, visits)], "error": None,
+        "end_us": max(visit.end_us for visit in visits), "requests": rows,
+        "visits": plain(tuple(sorted(visits, key=lambda visit: visit.dispatched_us))),
+        "runs": plain((*_runs(0, visits), *_runs(1, visits))), "decisions": [], "error": None,
     }  # fmt: skip
 
 
-def _visit(
-    request: int, worker: int, start: int, end: int, computed: int, ended: str
-) -> dict[str, Any]:
-    return {
-        "request_id": request, "worker": worker, "dispatched_us": start, "start_us": start,
-        "end_us": end, "hit_tokens": 0, "computed_tokens": computed,
-        "generated_tokens": 0 if ended == "sent" else NEW, "ended": ended,
-    }  # fmt: skip
-
-
-def _runs(worker: int, visits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _runs(worker: int, visits: Sequence[VisitRecord]) -> Iterator[RunRecord]:
     """The stretches of time in which the worker has the same requests."""
-    own = [visit for visit in visits if visit["worker"] == worker]
-    times = sorted({visit[key] for visit in own for key in ("start_us", "end_us")})
-    spans = [
-        (a, b, [v["request_id"] for v in own if v["start_us"] <= a and b <= v["end_us"]])
-        for a, b in pairwise(times)
-    ]
-    return [
-        {
-            "worker": worker, "start_us": a, "end_us": b, "num_steps": 1, "request_ids": ids,
-            "kind": "decode" if worker else "prefill", "reserved_tokens": 0, "cached_tokens": 0,
-        }
-        for a, b, ids in spans if ids
-    ]  # fmt: skip
+    own = [visit for visit in visits if visit.worker == worker]
+    for a, b in pairwise(sorted({at for visit in own for at in (visit.start_us, visit.end_us)})):
+        ids = tuple(visit.request_id for visit in own if visit.start_us <= a and b <= visit.end_us)
+        if ids:
+            yield RunRecord(worker, a, b, "decode" if worker else "prefill", 1, ids, 0, 0)
 
 
 def _requests(number: int) -> list[Request]:

@@ -116,6 +116,7 @@ class Dispatcher:
             return False
         workers = self._groups[queue]
         passed_over: list[RequestState] = []
+        full: set[bool] = set()  # in order of arrival: the pools that a request waits for
         kept_free: SimulatedWorker | None = None
         may_preempt = self._config.preemption_gap is not None
         has_preempted = False
@@ -126,7 +127,8 @@ class Dispatcher:
             if request_id is None:
                 break
             state = self.waiting[request_id]
-            worker = self._route(state, workers, kept_free)
+            is_sent = state.sent_tokens > 0
+            worker = None if is_sent in full else self._route(state, workers, kept_free)
             if worker is not None:
                 self._dispatch(state, worker, now_us)
                 continue
@@ -137,7 +139,9 @@ class Dispatcher:
                     continue
             passed_over.append(state)
             if self._config.order == "fifo":
-                break
+                full.add(is_sent)
+                if len(full) > self._has_pools:
+                    break
             if kept_free is None and self._is_out_of_patience(state, now_us):
                 kept_free = max(workers, key=lambda each: (each.kv_free_tokens, -each.id))
         for state in passed_over:

@@ -199,8 +199,9 @@ class SplitFleet(Fleet):
             case Aborted(ids):
                 super()._hear(worker, message)
                 for request_id in ids:
-                    if request_id in self._held and i in self._held[request_id].workers:
-                        self._happened(request_id, ("lost", i), "aborted")
+                    if held := self._held.get(request_id):
+                        held.workers.discard(i)
+                        self._happened(request_id, ("aborted", None), "aborted")
             case _:
                 super()._hear(worker, message)
 

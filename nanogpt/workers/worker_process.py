@@ -68,6 +68,7 @@ class Worker:
                 reports = [self.receive_blocks(request, path), self.submit(request)]
             case Abort(request_id) if request_id in self.engine.requests:
                 self.engine.abort(request_id)
+                self._sending.pop(request_id, None)
                 reports = [Aborted((request_id,), "aborted")]
             case Abort():
                 reports = []

@@ -18,14 +18,6 @@ def by_ends(num_tokens: int, size: int, decode_hit: int) -> list[int]:
     return [index for index, end in enumerate(ends) if end > decode_hit]
 
 
-def by_loop(num_tokens: int, size: int, decode_hit: int) -> list[int]:
-    blocks, start = [], decode_hit
-    while start + size < num_tokens:
-        blocks.append(start // size)
-        start += size
-    return blocks
-
-
 MISCONCEPTIONS = (
     not_a_list(
         "The number of blocks is enough.",
@@ -59,25 +51,11 @@ MISCONCEPTIONS = (
         lambda n, size, hit: list(range(hit, (n - 1) // size)),
     ),
     Misconception(
-        "from_zero",
-        "The first block that is sent is block 0.",
-        "The indices are places in the prompt. After a hit of 2 blocks the first one sent is "
-        "block 2.",
-        lambda n, size, hit: list(range((n - 1) // size - hit // size)),
-    ),
-    Misconception(
         "never_the_last",
         "The last full block is always computed again.",
         "Behind a full block there may be a few more tokens, and the last of them is computed "
         "anyway. Then the last full block is sent too.",
         lambda n, size, hit: list(range(hit // size, n // size - 1)),
-    ),
-    Misconception(
-        "tokens",
-        "K/V is sent token by token.",
-        "Return the indices of blocks, not of tokens.",
-        lambda n, size, hit: list(range(hit, n - 1)),
-        same_result=(lambda n, size, hit: list(range(hit, (n - 1) // size * size)),),
     ),
 )
 
@@ -130,7 +108,7 @@ EXERCISE = Exercise(
         "The last token has index num_tokens - 1. All blocks before its block are full.",
         "Begin at block `decode_hit // size` and end before block `(num_tokens - 1) // size`.",
     ),
-    right=(blocks_to_send, by_ends, by_loop),
+    right=(blocks_to_send, by_ends),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("no hit", on((30, 8, 0), (17, 16, 0), (3, 8, 0))),

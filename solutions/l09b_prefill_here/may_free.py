@@ -25,14 +25,6 @@ def by_removing(state: State, event: Event) -> bool:
     return not left and (event[0] == "aborted" or event[1] in state)
 
 
-def by_cases(state: State, event: Event) -> bool:
-    match event:
-        case ("aborted", _):
-            return len(state) == 0
-        case (_, worker):
-            return worker in state and all(each == worker for each in state)
-
-
 def only_one(state: State, event: Event) -> bool:
     return set(state) == {event[1]}
 
@@ -89,13 +81,6 @@ MISCONCEPTIONS = (
         "worker that is not in `state` belongs to an earlier transfer.",
         lambda state, event: not set(state) - {event[1]},
     ),
-    Misconception(
-        "abort_keeps",
-        "Only the receiver frees.",
-        "If the request is aborted before any worker reads, no acknowledgement will ever come: "
-        "free the K/V.",
-        lambda state, event: only_one(state, event),
-    ),
 )
 
 
@@ -144,7 +129,7 @@ EXERCISE = Exercise(
         "events ask whether this worker was the last.",
         'For "aborted": is `state` empty? Otherwise: does `state` hold this worker and no other?',
     ),
-    right=(may_free, by_removing, by_cases),
+    right=(may_free, by_removing),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("one reader", on(((1,), ("acknowledged", 1)), ((), ("aborted", None)))),

@@ -29,12 +29,6 @@ def by_min(workers: int, load: PoolLoad, costs: PoolCosts) -> int:
     return chosen(workers, load, costs, times)
 
 
-def by_sorting(workers: int, load: PoolLoad, costs: PoolCosts) -> int:
-    prefill, decode = times(load, costs)
-    ranked = sorted((max(prefill / n, decode / (workers - n)), n) for n in range(1, workers))
-    return ranked[0][1] if ranked and ranked[0][0] * load.requests_per_s <= 10**6 else 0
-
-
 def times(load: PoolLoad, costs: PoolCosts) -> tuple[float, float]:
     """Microseconds of a request in each pool."""
     transfer = load.prompt_tokens * costs.transfer_us
@@ -45,24 +39,18 @@ def times(load: PoolLoad, costs: PoolCosts) -> tuple[float, float]:
 
 def chosen(
     workers: int, load: PoolLoad, costs: PoolCosts, times: Times, busy: Callable[..., float] = max,
-    sign: int = 1, may_mix: bool = True,
+    may_mix: bool = True,
 ) -> int:  # fmt: skip
-    """The choice by other times, another measure of how busy the pools are, or other ties."""
+    """The choice by other times, or by another measure of how busy the pools are."""
     prefill, decode = times(load, costs)
     of = {n: busy(prefill / n, decode / (workers - n)) for n in range(1, workers)}
-    best = min(of, key=lambda n: (of[n], sign * n), default=0)
+    best = min(of, key=lambda n: of[n], default=0)
     fits = best and load.requests_per_s * max(prefill / best, decode / (workers - best)) <= 1e6
     return best if fits or not may_mix else 0
 
 
 def other(times: Times = times, **changes: object) -> Callable[..., int]:
     return lambda workers, load, costs: chosen(workers, load, costs, times, **changes)  # type: ignore[arg-type]
-
-
-def proportional(workers: int, load: PoolLoad, costs: PoolCosts) -> int:
-    prefill, decode = times(load, costs)
-    n = max(1, min(workers - 1, round(workers * prefill / (prefill + decode))))
-    return n if split_pool(workers, load, costs) else 0
 
 
 MISCONCEPTIONS = (
@@ -100,18 +88,6 @@ MISCONCEPTIONS = (
         "In a mixed pool idle workers help with either work. If even the best split leaves a pool "
         "more work than time, return 0.",
         other(may_mix=False),
-    ),
-    Misconception(
-        "proportional",
-        "The workers are shared out like the work.",
-        "Rounding the share can leave the small pool far too small. Compare the whole numbers.",
-        proportional,
-    ),
-    Misconception(
-        "most_prefill",
-        "Of equals, more prefill workers are safer.",
-        "Where two splits are equally good, take the one with fewer prefill workers.",
-        other(sign=-1),
     ),
 )
 
@@ -189,7 +165,7 @@ EXERCISE = Exercise(
         "Keep the n with the smallest larger time. If that time, multiplied by the requests per "
         "second, is above 1,000,000 µs, return 0.",
     ),
-    right=(split_pool, by_min, by_sorting),
+    right=(split_pool, by_min),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("two workers", on(case(2, 10, 100, 10, 10, 100, 0), case(2, 10, 90, 50, 10, 100, 1))),

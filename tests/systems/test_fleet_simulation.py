@@ -479,3 +479,10 @@ def test_two_pools_finish_every_load(draw: random.Random):
     )  # fmt: skip
     ran = run(config, small_load(draw))
     assert ran.num_done == len(ran.states)
+
+
+def test_a_request_that_waits_for_a_decode_worker_holds_up_no_prompt():
+    config = plain(num_workers=2, num_prefill_workers=1, batch_size=1, order="fifo")
+    ran = run(config, load(*(request(i, prompt=50, new=500) for i in range(3)))).result()
+    prefilled_us = [visit.end_us for visit in ran.visits if visit.worker == 0]
+    assert len(prefilled_us) == 3 and max(prefilled_us) < (ran.outcomes[0].finished_us or 0)

@@ -62,33 +62,22 @@ def check_empty(fleet: SplitFleet) -> None:
     assert not list(Path(fleet._frames.name).iterdir())
 
 
-def test_prompts_of_every_length_get_the_oracles_text_and_all_kv_is_freed(fleet: SplitFleet):
+def test_every_prompt_gets_the_oracles_text_and_no_block_is_sent_twice(fleet: SplitFleet):
     requests = load(LENGTHS)
     results = fleet.serve(requests)
     check(results, requests)
     assert {result.worker_ids for result in results} == {(1,)}
-    assert sorted((t.request_id, len(t.blocks)) for t in fleet.transfers) == [
-        (2, 1), (3, 1), (4, 2), (5, 7), (6, 7), (7, 8), (8, 22),
-    ]  # fmt: skip
-    for record in fleet.transfers:
-        assert (record.source, record.target, record.ended) == (0, 1, "acknowledged")
-        assert record.sent_us is not None and record.ordered_us is not None
-        assert record.freed_us is not None
-        assert record.start_us <= record.sent_us <= record.ordered_us <= record.freed_us
-        result = results[record.request_id]
-        assert result.hit_tokens == 4 * len(record.blocks)
-        assert result.computed_prefill_tokens == LENGTHS[record.request_id] - result.hit_tokens
+    sent = {each.request_id: len(each.blocks) for each in fleet.transfers}
+    assert sent == {2: 1, 3: 1, 4: 2, 5: 7, 6: 7, 7: 8, 8: 22}
+    for each in fleet.transfers:
+        assert (each.source, each.target, each.ended) == (0, 1, "acknowledged")
+        times = each.start_us, each.sent_us or 0, each.ordered_us or 0, each.freed_us or 0
+        assert list(times) == sorted(times) and times[1]
+        assert results[each.request_id].hit_tokens == 4 * len(each.blocks)
+    longer = Request(9, prompt(120, start=8), 4)  # its first 90 tokens are request 8's
+    check(fleet.serve([longer]), [longer])
+    assert [each.blocks for each in fleet.transfers] == [tuple(range(22, 29))]
     check_empty(fleet)
-
-
-def test_blocks_that_the_decode_worker_has_are_not_sent_again(fleet: SplitFleet):
-    first, longer = prompt(33), prompt(50)
-    assert longer[:33] == first
-    requests = [Request(0, first, 4), Request(1, longer, 4), Request(2, longer, 4)]
-    for request in requests:
-        check(fleet.serve([request]), [request])
-        sent = [record.blocks for record in fleet.transfers]
-        assert sent == {0: [tuple(range(8))], 1: [(8, 9, 10, 11)], 2: []}[request.id]
 
 
 def test_a_corrupted_frame_is_refused_and_its_blocks_are_computed_again(
@@ -130,7 +119,7 @@ def test_an_abort_in_mid_transfer_frees_the_kv_and_spares_the_others(
 
         def aborting(worker: Any, message: object) -> None:
             hear(worker, message)
-            if 0 in fleet._held and fleet._held[0].record.sent_us is not None:
+            if isinstance(message, Sent):
                 fleet.abort(0)
 
         monkeypatch.setattr(fleet, "_hear", aborting)
@@ -138,7 +127,7 @@ def test_an_abort_in_mid_transfer_frees_the_kv_and_spares_the_others(
     aborted, other = fleet.serve(requests)
     assert aborted.error == "aborted"
     check([other], requests[1:])
-    assert {t.request_id: t.ended for t in fleet.transfers}[0] == "aborted"
+    assert {each.request_id: each.ended for each in fleet.transfers}[0] == "aborted"
     check_empty(fleet)
 
 
@@ -191,25 +180,15 @@ def test_wrong_decisions_cost_time_or_memory_and_never_the_text(fleet: SplitFlee
     requests = load([30, 33])
     fleet.may_free = lambda state, event: False
     check(fleet.serve(requests), requests)
-    assert [record.request_id for record in fleet.kept] == [0, 1]
+    assert [each.request_id for each in fleet.kept] == [0, 1]
     fleet.forget()
     fleet.blocks_to_send = lambda num_tokens, size, hit: [1, 2]  # not from the first on
     check(fleet.serve(requests), requests)
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ([7], "returned block 7; a prompt of 30 tokens has 7 full blocks of 4"),
-        ([0, 2], "consecutive"),
-        (3, "a list of ints"),
-    ],
-)
-def test_an_answer_that_no_prefill_can_carry_out_is_refused(answer: Any, said: str):
-    with pytest.raises(PolicyError, match=said):
-        transfers.sent(answer, 30, 4)
-
-
-def test_two_pools_need_shared_blocks():
+def test_settings_and_answers_that_cannot_be_carried_out_are_refused():
     with pytest.raises(ValueError, match="share_prefixes"):
         SplitFleet(tiny_model(), 1, 1, replace(SETTINGS, share_prefixes=False))
+    for answer, said in (([7], "7 full blocks of 4"), ([0, 2], "consecutive"), (3, "list of ints")):
+        with pytest.raises(PolicyError, match=said):
+            transfers.sent(answer, 30, 4)
