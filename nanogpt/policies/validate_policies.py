@@ -301,25 +301,18 @@ def _legal(answer: Any, state: Any, token_texts: Sequence[str]) -> list[bool]:
     return legal
 
 
-def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
-    states = [each if each is None else as_natural(each) for each in items(answer)]
-    is_known = all(each is None or each < len(state.edges) for each in states)
-    if (
-        len(states) != len(drafts) + 1
-        or not is_known
-        or states.count(None) != items(answer).count(None)
-    ):
-        wanted = f"{len(drafts) + 1} states of 0..{len(state.edges) - 1}, or None for no state"
-        raise refused(f"draft_masks from state {state.at}", answer, wanted)
-    return states
-
-
-def _advanced(answer: Any, state: Any, _: Sequence[str]) -> int | None:
+def _state(what: str, answer: Any, state: Any) -> int | None:
     at = as_natural(answer)
     if answer is not None and (at is None or at >= len(state.edges)):
-        wanted = f"a state of 0..{len(state.edges) - 1}, or None for no state"
-        raise refused(f"advance from state {state.at}", answer, wanted)
+        raise refused(what, answer, f"a state of 0..{len(state.edges) - 1}, or None for no state")
     return at
+
+
+def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
+    what = f"draft_masks from state {state.at}"
+    if len(items(answer)) != len(drafts) + 1:
+        raise refused(what, answer, f"{len(drafts) + 1} states, one for each row of logits")
+    return [_state(what, each, state) for each in items(answer)]
 
 
 def _closing(answer: Any, distance: int, tokens_left: int) -> bool:
@@ -336,7 +329,8 @@ ANSWERS: dict[str, Callable[..., Any] | None] = {
     "split_kv": _split, "pack": _packed, "evict": _evicted, "kv_usage": _usage,
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
     "longest_match": _matched, "evict_order": _ordered,
-    "allowed": _legal, "advance": _advanced, "draft_masks": _drafted, "must_close": _closing,
+    "advance": lambda at, state, _: _state(f"advance from state {state.at}", at, state),
+    "allowed": _legal, "draft_masks": _drafted, "must_close": _closing,
     "visible": None, "rolling_buffer_index": None,  # `window` asks about many tokens at once
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""

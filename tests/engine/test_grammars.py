@@ -154,7 +154,10 @@ def test_what_cannot_be_used_is_refused_and_the_engine_goes_on():
     for policies, said in (
         (Policies(must_close=lambda *_: True), "leave no token in state 0"),
         (Policies(allowed=lambda *_: [True]), "must be 65 bools"),
-        (Policies(draft_masks=lambda state, _: [state.at]), "it must be 3 states of 0..4"),
+        (
+            Policies(draft_masks=lambda state, _: [state.at]),
+            "it must be 3 states, one for each row",
+        ),
         (Policies(advance=lambda _, texts: texts), "advance from state 0 returned"),
     ):
         arrivals = [(0, Request(0, [1], 9, grammar=grammar))]
