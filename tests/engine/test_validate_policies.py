@@ -16,6 +16,7 @@ from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import visible, window_mask
 from nanogpt.policies.validate_policies import ANSWERS
 from nanogpt.validate import PolicyError, validated
+from nanogpt.views.grammar_state import GrammarState
 from nanogpt.views.request_view import CachedBlock, RequestView
 from nanogpt.window.window_store import mask_of_pairs
 from nanogpt.window.windowed_kv_cache import indices_of
@@ -32,6 +33,7 @@ TOKENS, POSITIONS = prepare_inputs(KNOWN, PAST, NEW)
 FULL, OWN = full_mask(PAST, NEW), split_kv(K, PAST, NEW)
 CU_Q, CU_K, MASK = pack(PAST, NEW)
 HALVES = [0.5, 0.5]
+STATE = GrammarState([{"a": 1}, {}], 0)
 
 # A call of each policy, an answer that is legal and worse than the reference's, and what the engine
 # makes of it.
@@ -61,6 +63,10 @@ WORSE: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
     "block_hashes": (([1, 2, 3], 2, ""), ["the same for all"], ["the same for all"]),
     "longest_match": ((["a", "b"], {"a": 3, "b": 4}, 9, 2), [[4], 2], ([4], 2)),
     "evict_order": ((CACHED,), [2], [2]),
+    "allowed": ((STATE, ["a", "b"]), (True, True), [True, True]),
+    "advance": ((STATE, ["a"]), 0.0, 0),
+    "draft_masks": ((STATE, ["a"]), (None, 0), [None, 0]),
+    "must_close": ((3, 4), True, True),
 }  # fmt: skip
 ASKED_FOR_MANY = {"visible": mask_of_pairs, "rolling_buffer_index": indices_of}
 
@@ -158,6 +164,10 @@ def test_a_policy_that_empties_the_lists_it_is_given_changes_nothing_outside(nam
         ("longest_match", ([3, 3], 4), "different cached blocks"),
         ("longest_match", ([3], 1), "2 each, fewer than 9 in all"),
         ("evict_order", [1], "which no table names"),
+        ("allowed", [True], "in state 0 returned [True]; it must be 2 bools, one for each token"),
+        ("advance", 2, "from state 0 returned 2; it must be a state of 0..1, or None for no state"),
+        ("draft_masks", [0], "it must be 2 states, one for each row of logits"),
+        ("must_close", 1, "(3, 4) returned 1; it must be True or False"),
     ],
 )  # fmt: skip
 def test_an_illegal_answer_is_refused_with_the_policy_the_value_and_the_limit(name, answer, words):
