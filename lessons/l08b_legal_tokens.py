@@ -37,9 +37,9 @@ def _():
 
     ## Can a model be made to write only texts that a program can read?
 
-    A program that reads a model's answer wants a form: JSON, a date, one of three words. A model that was asked for the form writes it often, but not always. Our model has never seen any form, and its 65 characters have no digit and no brace. So this lesson's record is written in letters:
+    A program that reads a model's answer wants a form: JSON, a date, one of three words. A model that was asked for the form writes it often, but not always. Our model has never seen any form, and its 65 characters have one digit and no brace. So this lesson's record is written in letters:
 
-        who: Juliet, mood: sad, says: 'o, thy hand'.
+        who: Juliet, mood: sad, says: 'o me'.
 
     As a regular expression, it is `who: [A-Z][a-z]+, mood: (glad|sad|mad), says: '[a-z ,]+'\.`. Sixteen requests at temperature 1, with and without a **mask** that removes every illegal token before each draw:
     """)
@@ -75,7 +75,7 @@ def _():
     mo.md(r"""
     The last column is the least number of characters to a place where the text may end.
 
-    A model's tokens are seldom single characters. GPT-2 has tokens such as `", "` and `"yes"`. A token is written whole, so it is legal only if the automaton can read all of it.
+    A model's tokens are seldom single characters. GPT-2 has tokens such as `":"` and `},`. A token is written whole, so it is legal only if the automaton can read all of it.
     """)
     return
 
@@ -468,10 +468,10 @@ def _():
     | `advance` | `accept_tokens`; `rollback` after drafts | `accept_token`; `rollback` |
     | `draft_masks` | `StructuredOutputManager.grammar_bitmask`, one row for each draft and the bonus | a mask for each node of the draft tree |
     | illegal drafts | `validate_tokens` trims them before the pass | are masked when they are verified |
-    | `must_close` | none: `max_tokens` cuts | none |
+    | `must_close` | none found: `max_tokens` cuts | none found |
     | the automaton | `xgrammar`, `guidance` (llguidance), `outlines`, `lm-format-enforcer` | `--grammar-backend`: `xgrammar`, `outlines`, `llguidance` |
 
-    *Checked against vLLM 0.33.0 and SGLang 0.5.23 where their public code and documentation say so, November 2026.*
+    *From the public documentation, source and pull requests of vLLM and SGLang, read in November 2026.*
 
     /// details | Reports of these bugs
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from nanogpt.config import EngineConfig
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.planning import Candidates, Plan
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.request import Request
 from nanogpt.sampling import GREEDY, SamplingParams
 from nanogpt.trace import ForwardRecord
+from nanogpt.validate import PolicyError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -195,3 +196,17 @@ class NotFiniteError(ValueError):
 def logits_starts(rows: Sequence[Row]) -> list[int]:
     """Where each row's logits begin, and where the last one's end."""
     return [0, *accumulate([1 + len(row.drafted) for row in rows])]
+
+
+def check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
+    """Raises: PolicyError for a row that the model has no embedding for."""
+    for row in rows:
+        pairs = (
+            ("token", row.input_ids, "vocabulary", config.vocab_size),
+            ("position", row.positions, "context", config.max_model_len),
+        )
+        for what, values, of, size in pairs:
+            outside = [value for value in values if not 0 <= value < size]
+            if outside:
+                who = f"request {row.request_id}: {what} {outside[-1]}"
+                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")

@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING
 
 from nanogpt.config import EngineConfig, ModelConfig, TimedKey
 from nanogpt.kv_cache_manager import KVCacheManager, Reservation
-from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, Update
+from nanogpt.outputs import (
+    PrefixHit,
+    Requeue,
+    Row,
+    Sampled,
+    SchedulerOutput,
+    Update,
+    check_embeddings,
+)
 from nanogpt.planning import Candidates, Plan, plan_problem
 from nanogpt.policies import Policies
-from nanogpt.policies.validate_policies import check_embeddings
 from nanogpt.request import Request
 from nanogpt.request_queue import RequestQueue
 from nanogpt.validate import PolicyError, is_reference

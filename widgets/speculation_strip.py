@@ -13,7 +13,7 @@ _Probability = Annotated[float, Meta(ge=0, le=1 + 1e-6)]
 """A sum of floats may have rounded it up a little."""
 
 
-class _Draft(Struct):
+class _Draft(Struct, omit_defaults=True):
     text: str
     token: Natural
     kept: bool
@@ -26,7 +26,7 @@ class _Draft(Struct):
         self.p, self.q = min(self.p, 1), min(self.q, 1)
 
 
-class _Last(Struct):
+class _Last(Struct, omit_defaults=True):
     text: str
     token: Natural
     kind: Literal["bonus", "resampled", "plain"]
@@ -43,7 +43,7 @@ class _Pass(Struct):
             raise ValueError("a draft is kept after one that is rejected")
 
 
-class _Story(Struct):
+class _Story(Struct, omit_defaults=True):
     version: Literal[1]
     prompt: str
     num_draft_tokens: Natural

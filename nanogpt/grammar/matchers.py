@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nanogpt.grammar.regular_expression import Automaton, automaton_of
@@ -112,13 +113,14 @@ class LegalTokens:
         self.policies = policies
         self.texts, self.end_tokens = list(grammar.token_texts), grammar.end_tokens
         self.automaton = grammar.automaton
+        self.edges = tuple(map(MappingProxyType, grammar.automaton.edges))  # not to be changed
         every = {0: [*range(len(self.texts))]}
         self._tokens: dict[int | None, dict[int, list[int]]] = {None: every}
         self._masks: dict[tuple[int | None, tuple[int, ...]], Tensor] = {}
 
     def view(self, at: int) -> GrammarState:
         """A state as policies see it."""
-        return GrammarState(self.automaton.edges, at)
+        return GrammarState(self.edges, at)
 
     def open_distances(self, at: int | None, tokens_left: int) -> tuple[int, ...]:
         """How far from an end the tokens lead that may follow."""

@@ -4,7 +4,7 @@ A policy that is not the reference is called on copies of the engine's lists. An
 corrupt the engine is refused: unknown or repeated ids, other shapes or types, more K/V than there
 is, blocks that are not free. Everything else acts, however bad it is. A list stands for a tuple
 here, and 3.0 for 3. The scheduler validates plans, by `plan_problem`, and that rows fit the
-model, by `check_embeddings`.
+model, by `outputs.check_embeddings`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nanogpt.config import ModelConfig
-from nanogpt.outputs import Row
 from nanogpt.policies.blocks import free_table, num_lacking
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.validate import MOST_INT, PolicyError, is_tensor, refused, show
@@ -169,20 +167,6 @@ def _resumed(answer: Any, view: Any) -> ResumeState:
     return ResumeState(known, num_computed, arrival, kept)
 
 
-def check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
-    """Raises: PolicyError for a row that the model has no embedding for."""
-    for row in rows:
-        pairs = (
-            ("token", row.input_ids, "vocabulary", config.vocab_size),
-            ("position", row.positions, "context", config.max_model_len),
-        )
-        for what, values, of, size in pairs:
-            outside = [value for value in values if not 0 <= value < size]
-            if outside:
-                who = f"request {row.request_id}: {what} {outside[-1]}"
-                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")
-
-
 # --- layouts and windows --------------------------------------------------------------------------
 
 
@@ -324,13 +308,18 @@ def _legal(answer: Any, state: Any, token_texts: Sequence[str]) -> list[bool]:
     return legal
 
 
-def _states(name: str, answer: Any, state: Any, states: list[Any], num_states: int) -> list[Any]:
-    known, last = [as_natural(each) for each in states], len(state.edges) - 1
-    odd = any(at is None and each is not None for at, each in zip(known, states, strict=True))
-    if odd or len(states) != num_states or max([at or 0 for at in known]) > last:
-        wanted = f"{num_states} of the states 0..{last}, or None for no state"
-        raise refused(f"{name} from state {state.at}", answer, wanted)
-    return known
+def _state(what: str, answer: Any, state: Any) -> int | None:
+    at = as_natural(answer)
+    if answer is not None and (at is None or at >= len(state.edges)):
+        raise refused(what, answer, f"a state of 0..{len(state.edges) - 1}, or None for no state")
+    return at
+
+
+def _drafted(answer: Any, state: Any, drafts: Sequence[str]) -> list[int | None]:
+    what = f"draft_masks from state {state.at}"
+    if len(items(answer)) != len(drafts) + 1:
+        raise refused(what, answer, f"{len(drafts) + 1} states, one for each row of logits")
+    return [_state(what, each, state) for each in items(answer)]
 
 
 def _closing(answer: Any, distance: int, tokens_left: int) -> bool:
@@ -348,9 +337,8 @@ ANSWERS: dict[str, Callable[..., Any] | None] = {
     "allocate": _allocated, "free_table": _freed, "block_hashes": _hashes,
     "longest_match": _matched, "evict_order": _ordered,
     "match_tiers": _matched_tiers, "load_or_compute": _loaded, "spill": _spilled,
-    "allowed": _legal, "must_close": _closing,
-    "advance": lambda at, state, _: _states("advance", at, state, [at], 1)[0],
-    "draft_masks": lambda at, s, new: _states("draft_masks", at, s, items(at), len(new) + 1),
+    "advance": lambda at, state, _: _state(f"advance from state {state.at}", at, state),
+    "allowed": _legal, "draft_masks": _drafted, "must_close": _closing,
     "visible": None, "rolling_buffer_index": None,  # `window` asks about many tokens at once
 }  # fmt: skip
 """By a policy's name: its answer and what it was asked -> the answer. Raises: PolicyError."""

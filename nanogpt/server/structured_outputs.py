@@ -1,6 +1,6 @@
 """The grammar that a body asks for: OpenAI's `response_format`, vLLM's `structured_outputs`.
 
-Source: OpenAI's API reference, structured outputs; vLLM 0.33.0, `StructuredOutputsParams`.
+Source: OpenAI's API reference and vLLM's documentation, structured outputs, November 2026.
 """
 
 import functools

@@ -19,6 +19,7 @@ from nanogpt.policies import Policies
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.sampling import LogitsParams, masked, penalized, sample_tokens, uniform
 from nanogpt.validate import PolicyError
+from nanogpt.views.grammar_state import GrammarState
 
 REPEATS = ("*", "+", "?", "{2}", "{1,3}?", "{,2}")
 PATTERNS = st.recursive(
@@ -151,14 +152,16 @@ def test_what_cannot_be_used_is_refused_and_the_engine_goes_on():
         0,
         1,
     )
-    for policies, said in (
-        (Policies(must_close=lambda *_: True), "leave no token in state 0"),
-        (Policies(allowed=lambda *_: [True]), "must be 65 bools"),
-        (Policies(draft_masks=lambda state, _: [state.at]), "it must be 3 of the states 0..4"),
-        (Policies(advance=lambda _, texts: texts), "advance from state 0 returned"),
-    ):
-        arrivals = [(0, Request(0, [1], 9, grammar=grammar))]
-        with pytest.raises(PolicyError, match=said):
-            Engine(tiny_model(), EngineConfig(num_draft_tokens=2), policies, draft=draft_by).run(
-                arrivals
-            )
+    never = Policies(must_close=lambda *_: True)
+    with pytest.raises(PolicyError, match="leave no token in state 0"):
+        Engine(tiny_model(), policies=never).run([(0, Request(0, [1], 9, grammar=grammar))])
+
+
+def test_a_policy_cannot_change_the_automaton():
+    def clears(state: GrammarState, committed: list[str]) -> int:
+        state.edges[state.at].clear()  # type: ignore[attr-defined]
+        return state.at
+
+    request = Request(0, [1], 9, grammar=RegexGrammar("a+", ("a", *[""] * 64)))
+    with pytest.raises(AttributeError, match="clear"):
+        Engine(tiny_model(), policies=Policies(advance=clears)).run([(0, request)])

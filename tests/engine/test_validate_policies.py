@@ -67,10 +67,10 @@ WORSE: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
     "match_tiers": ((["a", "b"], {"a": 3}, {"b"}, 9, 2), [(3.0, None), 4], ([3, None], 4)),
     "load_or_compute": ((8, 4096, Link(20, 8000), StepCost(464, 29)), "compute", "compute"),
     "spill": ((["b", "c"], ["a"], 2), ("c", "a"), ["c", "a"]),
-    "allowed": ((STATE, ["a", "b"]), (False, True), [False, True]),
+    "allowed": ((STATE, ["a", "b"]), (True, True), [True, True]),
     "advance": ((STATE, ["a"]), 0.0, 0),
-    "draft_masks": ((STATE, ["a"]), (0, None), [0, None]),
-    "must_close": ((3, 2), False, False),
+    "draft_masks": ((STATE, ["a"]), (None, 0), [None, 0]),
+    "must_close": ((3, 4), True, True),
 }  # fmt: skip
 ASKED_FOR_MANY = {"visible": mask_of_pairs, "rolling_buffer_index": indices_of}
 
@@ -174,6 +174,10 @@ def test_a_policy_that_empties_the_lists_it_is_given_changes_nothing_outside(nam
         ("load_or_compute", True, "must be 'load' or 'compute'"),
         ("spill", ["a", "a"], "different hashes out of published and host"),
         ("spill", ["a", "b", "c"], "at most 2 hashes; it has 3"),
+        ("allowed", [True], "in state 0 returned [True]; it must be 2 bools, one for each token"),
+        ("advance", 2, "from state 0 returned 2; it must be a state of 0..1, or None for no state"),
+        ("draft_masks", [0], "it must be 2 states, one for each row of logits"),
+        ("must_close", 1, "(3, 4) returned 1; it must be True or False"),
     ],
 )  # fmt: skip
 def test_an_illegal_answer_is_refused_with_the_policy_the_value_and_the_limit(name, answer, words):

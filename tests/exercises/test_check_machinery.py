@@ -14,7 +14,7 @@ from course.audit.auditing import SCORED
 from course.registry import exercise
 from nanogpt import EngineConfig, planning
 from nanogpt.fleet import decisions, transfers
-from nanogpt.policies import acceptance, blocks, fusing, masks, queueing, sliding_window
+from nanogpt.policies import acceptance, blocks, fusing, grammars, masks, queueing, sliding_window
 from nanogpt.preemption import agreement, cleanup
 from nanogpt.server import server_policies
 from nanogpt.slo import policy
@@ -33,7 +33,7 @@ from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
 OWN: dict[str, tuple[ModuleType, ...]] = {
     "l01": (planning, masks), "l02": (queueing,), "l03": (fusing, queueing),
     "l04": (sliding_window,), "l05": (policy,), "l06": (agreement, cleanup), "l07": (blocks,),
-    "l08": (acceptance,), "l09": (decisions, transfers), "l10": (server_policies,),
+    "l08": (acceptance, grammars), "l09": (decisions, transfers), "l10": (server_policies,),
 }  # fmt: skip
 NOT_THE_ENGINE_S = {
     "l01.pick_budget", "l02.aged_key", "l03.merge_attention", "l08.propose_ngram", SCORED,

@@ -131,7 +131,7 @@ function build(model, moves) {
   const passes = story.passes.map(passSpans);
   const strip = node("p", { class: "sn-sp-strip", role: "img", onmousedown: keepFocus }, node("span", { class: "sn-sp-prompt" }, story.prompt), ...passes);
   const table = node("div", { class: "sn-sp-tablebox" });
-  const automaton = story.automaton.length ? node("div", { class: "sn-sp-tablebox" }) : null;
+  const automaton = story.automaton ? node("div", { class: "sn-sp-tablebox" }) : null;
   const passUnder = (event) => drawnBars.passAt(pointIn(bars, event)[0]);
   const bars = node("div", {
     onpointermove: (event) => hover(passUnder(event)),

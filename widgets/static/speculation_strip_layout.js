@@ -93,7 +93,7 @@ export function statesOf(story, index) {
   return { from, through, back, to: pass.last.state };
 }
 
-const stateName = (state) => (state === null ? "no state" : `state ${state}`);
+const stateName = (state) => (state == null ? "no state" : `state ${state}`);
 
 export function automatonWords(story, index) {
   const { from, back, to } = statesOf(story, index);
