@@ -304,7 +304,8 @@ def _spilled(answer: Any, published: Sequence[str], host: Sequence[str], capacit
 def _legal(answer: Any, state: Any, token_texts: Sequence[str]) -> list[bool]:
     legal = items(answer)
     if len(legal) != len(token_texts) or any(type(each) is not bool for each in legal):
-        raise refused(f"allowed in state {state.at}", answer, f"{len(token_texts)} bools")
+        wanted = f"{len(token_texts)} bools, one for each token"
+        raise refused(f"allowed in state {state.at}", answer, wanted)
     return legal
 
 
