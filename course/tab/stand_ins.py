@@ -9,7 +9,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping, MutableSequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, dataclass_transform
 
 _MISSING = ("torch", "cloudpickle", "psutil", "safetensors", "msgspec", "marimo", "anywidget")
@@ -65,9 +65,9 @@ class _Package(ModuleType):
 class _AsDataclass(type):
     """Makes dataclasses of `msgspec.Struct`'s subclasses."""
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], **_: Any) -> Any:
+    def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], **how: Any) -> Any:
         made: type[Any] = super().__new__(mcs, name, bases, space)
-        return dataclasses.dataclass()(made) if bases else made
+        return dataclasses.dataclass(frozen="frozen" in how)(made) if bases else made
 
     def __init__(cls, *args: Any, **_: Any) -> None:
         super().__init__(*args)
@@ -86,7 +86,7 @@ class _Finder:
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__name__ == "msgspec":
-            module.Struct = _Struct  # pyright: ignore[reportAttributeAccessIssue]
+            vars(module).update(Struct=_Struct, structs=SimpleNamespace(asdict=vars))
 
 
 _import = builtins.__import__
