@@ -93,6 +93,18 @@ class Row(Struct, frozen=True):
         own = sampled.get(self.request_id)
         return [] if own is None else [*self.drafted[: own.num_accepted], own.token]
 
+    def check_embeddings(self, config: ModelConfig) -> None:
+        """Raises: PolicyError for a token or a position that the model has no embedding for."""
+        pairs = (
+            ("token", self.input_ids, "vocabulary", config.vocab_size),
+            ("position", self.positions, "context", config.max_model_len),
+        )
+        for what, values, of, size in pairs:
+            outside = [value for value in values if not 0 <= value < size]
+            if outside:
+                who = f"request {self.request_id}: {what} {outside[-1]}"
+                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")
+
 
 class PrefixHit(Struct, frozen=True):
     """The blocks that hold the first `num_tokens` of a request's tokens.
@@ -196,17 +208,3 @@ class NotFiniteError(ValueError):
 def logits_starts(rows: Sequence[Row]) -> list[int]:
     """Where each row's logits begin, and where the last one's end."""
     return [0, *accumulate([1 + len(row.drafted) for row in rows])]
-
-
-def check_embeddings(rows: Sequence[Row], config: ModelConfig) -> None:
-    """Raises: PolicyError for a row that the model has no embedding for."""
-    for row in rows:
-        pairs = (
-            ("token", row.input_ids, "vocabulary", config.vocab_size),
-            ("position", row.positions, "context", config.max_model_len),
-        )
-        for what, values, of, size in pairs:
-            outside = [value for value in values if not 0 <= value < size]
-            if outside:
-                who = f"request {row.request_id}: {what} {outside[-1]}"
-                raise PolicyError(f"{who} is outside the {of} 0..{size - 1}")

@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING
 
 from nanogpt.config import EngineConfig, ModelConfig, TimedKey
 from nanogpt.kv_cache_manager import KVCacheManager, Reservation
-from nanogpt.outputs import (
-    PrefixHit,
-    Requeue,
-    Row,
-    Sampled,
-    SchedulerOutput,
-    Update,
-    check_embeddings,
-)
+from nanogpt.outputs import PrefixHit, Requeue, Row, Sampled, SchedulerOutput, Update
 from nanogpt.planning import Candidates, Plan, plan_problem
 from nanogpt.policies import Policies
 from nanogpt.request import Request
@@ -210,7 +202,8 @@ class Scheduler:
         try:
             rows = tuple([Row.of(r, n, hits, drafts, inputs, self.config) for r, n in planned])
             if drafts or self._validates_inputs:
-                check_embeddings(rows, self.model_config)
+                for row in rows:
+                    row.check_embeddings(self.model_config)
         except PolicyError as error:
             raise PolicyError(f"step {self.waiting.step}, {error}") from None
         return rows

@@ -4,7 +4,7 @@ A policy that is not the reference is called on copies of the engine's lists. An
 corrupt the engine is refused: unknown or repeated ids, other shapes or types, more K/V than there
 is, blocks that are not free. Everything else acts, however bad it is. A list stands for a tuple
 here, and 3.0 for 3. The scheduler validates plans, by `plan_problem`, and that rows fit the
-model, by `outputs.check_embeddings`.
+model, by `Row.check_embeddings`.
 """
 
 from __future__ import annotations

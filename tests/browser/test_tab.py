@@ -15,7 +15,7 @@ from support import ROOT, run
 from course.registry import exercise as lesson_exercise
 
 pytestmark = pytest.mark.browser
-STEMS = "l01_chunked_prefill l02_scheduling l02b_waiting l05b_repair_ladder"
+STEMS = "l01_chunked_prefill l02_scheduling l02b_waiting l05b_repair_ladder l12_on_call"
 CHUNK_SIZE = "def chunk_size(token_budget, num_decodes, remaining):\n    "
 RIGHT = CHUNK_SIZE + "return min(remaining, max(0, token_budget - num_decodes))"
 
