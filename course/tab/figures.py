@@ -21,7 +21,7 @@ _STANDS: dict[str, Any] = {
     ),
     "curve": _curve,
     "mark": lambda axes, name, x=None, y=None: axes.marks.append([name, x, y]),
-    "label_axes": lambda axes, x, y, log_x=False: vars(axes).update(x=x, y=y, log_x=log_x),
+    "label_axes": lambda axes, x, y, log_x=False, **_: vars(axes).update(x=x, y=y, log_x=log_x),
 }
 for _name, _stand in _STANDS.items():
     setattr(drawing, _name, _stand)

@@ -27,10 +27,10 @@ _INTERPRETER = (
     "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip",
 )  # fmt: skip
 _LEFT_OUT = re.compile(
-    r"(_pyio|_pyrepl|cProfile|configparser|curses|doctest|ftplib|imaplib|ipaddress|mailbox|optparse|"
+    r"(_pyio|_pyrepl|cProfile|compileall|configparser|curses|doctest|ftplib|imaplib|mailbox|optparse|"
     r"pdb|pickletools|plistlib|poplib|profile|pstats|pydoc|smtplib|sqlite3|tarfile|trace|unittest|"
-    r"uuid|webbrowser|wsgiref|xml|xmlrpc|zoneinfo)\b|"
-    r"encodings/(?!__init__|aliases|ascii|cp437|idna|latin_1|raw|unicode|utf)"
+    r"wave|webbrowser|wsgiref|xml|xmlrpc|zoneinfo)\b|asyncio/(proactor|windows)|http/(cookiejar|server)|"
+    r"logging/[ch]|multiprocessing/(ma|po|sh)|encodings/(?!__init__|a|cp437|idna|latin_1|raw|un|utf)"
 )
 _TENSORS = "torch."  # in the signature of an exercise that computes with them
 _ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any, BinaryIO
 
-_MISSING = ("torch", "cloudpickle", "msgspec", "marimo", "anywidget", "traitlets")
+_MISSING = ("torch", "cloudpickle", "msgspec", "marimo", "anywidget", "traitlets", "safetensors")
 _COURSE = ("course", "nanogpt", "solutions", "widgets", "lessons")
 _IN_ANSWERS = ("torch", "numpy")
 

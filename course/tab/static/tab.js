@@ -434,8 +434,8 @@
     });
     document.addEventListener("hinted", ({ detail }) => detail === id && offerWorked());
     place.querySelector("pre").textContent = textOf(box);
-    new IntersectionObserver(([seen], observer) => {
-      if (!seen.isIntersecting) return;
+    new IntersectionObserver((seen, observer) => {
+      if (!seen.some((each) => each.isIntersecting)) return;
       observer.disconnect();
       open();
     }, { rootMargin: "200px" }).observe(box);
