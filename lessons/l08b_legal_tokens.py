@@ -410,7 +410,7 @@ def _(model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Built by hand in Python, a mask over a large vocabulary takes longer than a step, so it has to be kept: a text visits few states, and most of them again and again. JSON nests, so it needs a stack, and has no limited number of states. The library `llguidance`, which our server uses for JSON schemas, walks the vocabulary as a tree of shared beginnings: 85 to 125 µs per mask for a vocabulary of 100 tokens, measured here on two busy cores; its authors report about 50 µs for 128,000.
+    Built by hand in Python, a mask over a large vocabulary takes longer than a step, so it has to be kept: a text visits few states, and most of them again and again. JSON nests, so it needs a stack, and has no limited number of states. The library `llguidance`, which our server uses for JSON schemas, walks the vocabulary as a tree of shared beginnings: 85 to 125 µs per mask for a vocabulary of 100 tokens, measured on two busy cores, with the copy into a tensor; its authors report about 50 µs for 128,000.
 
     The exact chance that a draft token is accepted, Σ min(p, q), at each place of the records:
     """)

@@ -63,7 +63,8 @@ def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
 
 OF_THE_ENGINE = (
     "arrival_time", "generated_tokens", "status", "num_computed_tokens", "was_submitted",
-    "block_hashes", "prefix_match",
+    "block_hashes", "prefix_match", "matcher",
+    "grammar",  # the caller's, and no plain data
 )  # fmt: skip
 
 
