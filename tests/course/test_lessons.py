@@ -86,6 +86,11 @@ CLAIMS: dict[str, list[str]] = {
         "an ordinary opening 1 44 20 of 145 1.45 ×1.21 ×0.65",
         "an ordinary opening 3 53 11 of 20 1.21 ×1.18 ×1.06",
     ],
+    "l09b_prefill_here": [
+        "120 per second, 1000 + 60 tokens 67 12 120 120 120",
+        "100 per second, 100 + 250 tokens 100 100 100 15 100",
+        "32 tokens count as computed, and the last is computed behind them 'er of this true",
+    ],
     "l10_capstone": [
         "HTTP/1.1 200 OK",
         "All six texts are the oracle's",
