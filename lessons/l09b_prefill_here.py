@@ -300,8 +300,10 @@ def _():
 def _():
     mo.md(r"""
     Every text equals that of a lone engine. **On two cores two pools lose**: a prompt is most of the work
-    here, one core computes all prompts, and the other one waits for them. Chunks give an even rhythm
-    without leaving a core idle. The repository of the posts
+    here, so one core computes all prompts while the other one has time left. At low rates all three serve
+    everything. The record has 20 requests per point and was made beside other work. In an earlier one
+    chunks came out ahead of whole prompts, so do not read an order of these two from it; two pools lost to
+    whole prompts in both. The repository of the posts
     ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)) reports 0.60 to 1.62 times
     the speed of one pool, with tokens that differ. vLLM's documentation says it in capitals:
     *disaggregated prefill DOES NOT improve throughput*.

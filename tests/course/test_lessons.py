@@ -102,6 +102,11 @@ CLAIMS: dict[str, list[str]] = {
         "40 0 of 4 4 of 4",
         "only the target 0.30 both 0.80",
     ],
+    "l09b_prefill_here": [
+        "120 per second, 1000 + 60 tokens 67 12 120 120 120",
+        "100 per second, 100 + 250 tokens 100 100 100 15 100",
+        "32 tokens count as computed, and the last is computed behind them 'er of this true",
+    ],
     "l10_capstone": [
         "HTTP/1.1 200 OK",
         "All six texts are the oracle's",
