@@ -132,7 +132,7 @@ def _():
         mo.md(r"""
             ## Load it, or compute it again?
 
-            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads first and computes then. The same function decides about a preempted request: with "load" its K/V comes back from the host (*swapping*), with "compute" it is recomputed. The third function says what the host keeps, which is larger than the pool but not infinite.
+            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads first and computes then. The same function decides about a preempted request: with "load" its K/V comes back from the host (*swapping*), with "compute" it is recomputed. The third function says what the host keeps: its memory is larger than the pool, but it is not infinite.
         """),
     )
     return

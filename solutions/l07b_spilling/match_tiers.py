@@ -52,18 +52,14 @@ def wrong_part(value: Any) -> str:
     return "Return two values: the list of blocks, and the number of tokens in them."
 
 
-def wrong(key: str, belief: str, idea: str, *ways: Any) -> Misconception:
-    """Each way makes blocks of (hashes, device, host as a dict of None, most blocks)."""
+def wrong(key: str, belief: str, idea: str, way: Any) -> Misconception:
+    """`way` makes the blocks of (hashes, device, host as a dict of None, most blocks)."""
 
-    def answer(way: Any) -> Any:
-        def counted(hashes: Any, device: Any, host: Any, num_tokens: int, size: int) -> Any:
-            blocks = way(hashes, device, dict.fromkeys(host), (num_tokens - 1) // size)
-            return blocks, len(blocks) * size
+    def answer(hashes: Any, device: Any, host: Any, num_tokens: int, size: int) -> Any:
+        blocks = way(hashes, device, dict.fromkeys(host), (num_tokens - 1) // size)
+        return blocks, len(blocks) * size
 
-        return counted
-
-    first, *others = map(answer, ways)
-    return Misconception(key, belief, idea, first, same_result=others)
+    return Misconception(key, belief, idea, answer)
 
 
 MISCONCEPTIONS = (

@@ -37,18 +37,14 @@ def from_the_end(published: list[str], host: list[str], capacity: int) -> Any:
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
-def wrong(key: str, belief: str, idea: str, *ways: Any) -> Misconception:
-    """Each way makes the whole order of (published, host, host without published)."""
+def wrong(key: str, belief: str, idea: str, way: Any) -> Misconception:
+    """`way` makes the whole order of (published, host, host without published)."""
 
-    def answer(way: Any) -> Any:
-        def kept(published: list[str], host: list[str], capacity: int) -> list[str]:
-            order = way(published, host, [each for each in host if each not in published])
-            return order[max(0, len(order) - capacity) :]
+    def answer(published: list[str], host: list[str], capacity: int) -> list[str]:
+        order = way(published, host, [each for each in host if each not in published])
+        return order[max(0, len(order) - capacity) :]
 
-        return kept
-
-    first, *others = map(answer, ways)
-    return Misconception(key, belief, idea, first, same_result=others)
+    return Misconception(key, belief, idea, answer)
 
 
 MISCONCEPTIONS = (
@@ -76,8 +72,7 @@ MISCONCEPTIONS = (
           lambda published, host, others: host + [h for h in published[::-1] if h not in host]),
     wrong("held_twice", "Every published block is added.",
           "The host has this block already. It holds each hash once.",
-          lambda published, host, others: host + published[::-1],
-          lambda published, host, others: host + published),
+          lambda published, host, others: host + published[::-1]),
     wrong("only_the_newest", "The host holds the text that was used last.",
           "There is room for more: blocks of other texts stay until the host is full.",
           lambda published, host, others: published[::-1]),
