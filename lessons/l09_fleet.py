@@ -698,14 +698,13 @@ def _():
 
     **How the control flow differs.** Here a request waits in front of the workers until one has room, and only
     then is its worker chosen. By default these routers choose at once: the request goes to an engine, waits in
-    that engine's queue, and the choice cannot be taken back. A queue in front is an option:
+    that engine's queue, and the choice cannot be taken back. Some have a queue in front as an option:
 
     | router | a request waits in front of the engines | in which order |
     |:--|:--|:--|
     | `vllm-router`, SMG | while `--max-concurrent-requests` are under way in the whole fleet (no limit by default); up to `--queue-size` wait, the others get a 429 | of arrival; in SMG with `--priority-scheduler-enabled` by class |
     | [llm-d](https://github.com/llm-d/llm-d-router) | while the engines are saturated, with the feature gate `flowControl` (off by default) | by priority, then of arrival or by deadline |
     | NVIDIA Dynamo | while every engine still has more than `--router-queue-threshold` × its token budget to prefill (off by default since 1.4) | of arrival, shifted by priority; or the shortest prefill first |
-    | vLLM's `production-stack` | never | |
 
     - **`cache_aware`** takes the longest match if it covers more than `--cache-threshold` of the prompt. When the
       loads of all workers differ too much, the least loaded worker gets the request. That is two modes and a
