@@ -101,16 +101,18 @@ def serve(rng: random.Random, seed: int) -> tuple[list[Request], EngineConfig, i
     ends = (texts.index(""),) if rng.random() < 0.5 else ()
     grammars = [RegexGrammar(form, tuple(texts), ends) for form in rng.sample(FORMS, 3)]
     drafts, size = rng.choice((0, 0, 1, 3)), rng.choice((None, 2, 5))
+    share = size is not None and rng.random() < 0.7
     config = EngineConfig(
         token_budget=rng.randint(2, 20), max_kv_tokens=rng.randint(30, 60), block_size=size,
-        share_prefixes=bool(size) and rng.random() < 0.5, num_draft_tokens=drafts,
+        share_prefixes=share, num_draft_tokens=drafts,
+        host_kv_tokens=rng.choice((None, 20, 80)) if share else None,
         temperature=rng.choice((0.0, 1.0)), seed=seed, max_batch_size=4,
         preempt_to_admit=rng.random() < 0.5, policy=rng.choice(("fcfs", "priority")),
         executor="packed" if drafts else rng.choice(("packed", "packed", "padded", "fused")),
     )  # fmt: skip
     requests = [
         Request(
-            i, prompt_of(i, rng.randint(1, 9)), rng.randint(9, 18), rng.randint(0, 2),
+            i, prompt_of(i % 3, rng.randint(1, 9)), rng.randint(9, 18), rng.randint(0, 2),
             grammar=rng.choice((None, *grammars)),
             logits_params=rng.choice((None, None, LogitsParams(frequency_penalty=1.0, top_k=5))),
         )
