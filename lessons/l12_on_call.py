@@ -302,7 +302,8 @@ def _():
     | drafts | `vllm:spec_decode_num_accepted_tokens_total` ÷ `vllm:spec_decode_num_draft_tokens_total` |
     | load test | `vllm bench serve --request-rate 60` is open; with `--max-concurrency 8` it is closed |
 
-    *Checked against vLLM 0.33.0, November 2026.*
+    *Metrics: vLLM's page [Production metrics](https://docs.vllm.ai/en/stable/usage/metrics/), November 2026. SGLang has
+    metrics of the same kinds under its own names.*
     """)
     return
 
