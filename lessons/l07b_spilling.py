@@ -25,13 +25,18 @@ def _():
     mo.md(r"""
     # 7b · When the cache spills
 
-    *45 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three short functions.*
+    *45 minutes, an elective. Builds on lesson 7: blocks, hashes, prefix hits, eviction. You write three short
+    functions.*
 
-    Afterwards you can say why a cache that is slightly too small may find nothing at all, keep K/V in a second tier of memory without changing any text, and decide whether to load K/V or to compute it again.
+    Afterwards you can say why a cache that is slightly too small may find nothing at all, keep K/V in a second
+    tier of memory without changing any text, and decide whether to load K/V or to compute it again.
 
     ## How much does an agent find when it returns?
 
-    An *agent* calls a model in a loop. It sends its conversation, gets a few tokens, runs a tool, and returns with the same conversation and a few tokens more. While the tool runs, other agents take their turns. The pool keeps each conversation in free blocks that can be found, until it needs these blocks for another request.
+    An *agent* calls a model in a loop. It sends its conversation, gets a few tokens, runs a tool, and returns
+    with the same conversation and a few tokens more. While the tool runs, other agents take their turns. The
+    pool keeps each conversation in free blocks that can be found, until it needs these blocks for another
+    request.
     """)
     return
 
@@ -51,15 +56,22 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    More memory would help, and a server has more: next to the 80 GB of a GPU there are often 500 GB of *host memory*, the RAM of its CPU. The GPU cannot compute on K/V that lies there, but the host can keep a copy until the agent returns. So the engine gets a second **tier**, the *host tier*:
+    More memory would help, and a server has more: next to the 80 GB of a GPU there are often 500 GB of *host
+    memory*, the RAM of its CPU. The GPU cannot compute on K/V that lies there, but the host can keep a copy
+    until the agent returns. So the engine gets a second **tier**, the *host tier*:
 
     - After a step, the engine copies each block that has become full to the host (*write-through*).
     - When a request may start, the engine looks for its prefix in the pool and in the host.
-    - Before the request's first step, the engine takes blocks of the pool for what only the host has, and copies the K/V into them: it *loads* them.
+    - Before the request's first step, the engine takes blocks of the pool for what only the host has, and
+      copies the K/V into them: it *loads* them.
 
-    The engine loads and stores within the step's transaction: if the step fails, both tiers are as they were before. Your first function looks for a prefix in both tiers. Lesson 7's `longest_match` ended at the first block that the pool did not have; what ends a match now?
+    The engine loads and stores within the step's transaction: if the step fails, both tiers are as they were
+    before. Your first function looks for a prefix in both tiers. Lesson 7's `longest_match` ended at the first
+    block that the pool did not have; what ends a match now?
 
-    Below, three agents take two turns each on a pool of twelve blocks, and each conversation fills seven. On this machine the pool is RAM as well, so both tiers are the same kind of memory. The copies are real; how long they take over a GPU's link is **modelled** further down.
+    Below, three agents take two turns each on a pool of twelve blocks, and each conversation fills seven. On
+    this machine the pool is RAM as well, so both tiers are the same kind of memory. The copies are real; how
+    long they take over a GPU's link is **modelled** further down.
     """)
     return
 
@@ -132,7 +144,10 @@ def _():
         mo.md(r"""
             ## Load it, or compute it again?
 
-            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads first and computes then. The same function decides about a preempted request: with "load" its K/V comes back from the host (*swapping*), with "compute" it is recomputed. The third function says what the host keeps: its memory is larger than the pool, but it is not infinite.
+            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads
+            first and computes then. The same function decides about a preempted request: with "load" its K/V
+            comes back from the host (*swapping*), with "compute" it is recomputed. The third function says what
+            the host keeps: its memory is larger than the pool, but it is not infinite.
         """),
     )
     return
@@ -193,7 +208,8 @@ def _():
     mo.md(r"""
     ## Your engine with two tiers
 
-    The six turns run again with the functions that you have written so far, in float64 and at temperature 1. A match over a gap, or a block in the wrong place, gives a text that is not the oracle's.
+    The six turns run again with the functions that you have written so far, in float64 and at temperature 1. A
+    match over a gap, or a block in the wrong place, gives a text that is not the oracle's.
     """)
     return
 
@@ -251,7 +267,9 @@ def _():
     after(
         "l07.fits",
         mo.md(r"""
-            Eight agents take four turns each; their conversations end at 1,088 KV tokens together. The chart shows the last turn of each, with your functions, **modelled** on the large GPU: one of our prompt tokens stands for 16, K/V goes over PCIe 5.0, and copies in both directions delay the step.
+            Eight agents take four turns each; their conversations end at 1,088 KV tokens together. The chart
+            shows the last turn of each, with your functions, **modelled** on the large GPU: one of our prompt
+            tokens stands for 16, K/V goes over PCIe 5.0, and copies in both directions delay the step.
 
             | pool, KV tokens | found, pool only | TTFT | found, with a host tier | TTFT |
             |--:|--:|--:|--:|--:|
@@ -260,7 +278,13 @@ def _():
             | 896 | 32.8 % | 44.6 ms | 87.5 % | 12.4 ms |
             | 768 | 0.0 % | 66.1 ms | 87.5 % | 14.2 ms |
 
-            A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and the first token comes almost five times earlier than without. **Where everything fits, the tier loses**: the first token comes 8 % later, because its step also stores blocks. vLLM and SGLang copy beside the computation, which hides most of that. Users of LMCache report such losses: 340 s instead of 306 s for 4,175 requests ([#970](https://github.com/LMCache/LMCache/issues/970)), or a test in which 3 of 15,444 tokens were loaded, since the pool had all others ([#1109](https://github.com/LMCache/LMCache/issues/1109)).
+            A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and
+            the first token comes almost five times earlier than without. **Where everything fits, the tier
+            loses**: the first token comes 8 % later, because its step also stores blocks. vLLM and SGLang copy
+            beside the computation, which hides most of that. Users of LMCache report such losses: 340 s instead
+            of 306 s for 4,175 requests ([#970](https://github.com/LMCache/LMCache/issues/970)), or a test in
+            which 3 of 15,444 tokens were loaded, since the pool had all others
+            ([#1109](https://github.com/LMCache/LMCache/issues/1109)).
         """),
     )
     return
@@ -273,7 +297,8 @@ def _():
 
     ### Exhibit A: the host is asked only after a miss
 
-    A tier looks like a fallback, so this function asks it only if the pool does not have the first block. Predict, then **repair the function in its cell**.
+    A tier looks like a fallback, so this function asks it only if the pool does not have the first block.
+    Predict, then **repair the function in its cell**.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -339,9 +364,11 @@ def _():
     ## What you now know
 
     - A cache under LRU, used in turns, falls from nearly everything to nothing when it is a little too small.
-    - A second tier keeps what the pool evicts. A block is found by its hash in either tier, and one hit may need both.
+    - A second tier keeps what the pool evicts. A block is found by its hash in either tier, and one hit may
+      need both.
     - Write-through copies early, so an eviction waits for nothing. It costs copies that may never be read.
-    - Loading pays if the link carries a token's K/V in less time than the token takes to compute, and if it is more than a few tokens.
+    - Loading pays if the link carries a token's K/V in less time than the token takes to compute, and if it is
+      more than a few tokens.
     - A tier changes which tokens are computed again, and no text. Prompts that come only once gain nothing.
 
     ## The same in vLLM and SGLang
@@ -356,11 +383,15 @@ def _():
     | `spill` | LRU or ARC over full blocks, by choice only those that are looked up again | `--hicache-write-policy`: `write_through`, `write_through_selective` or `write_back` |
     | metrics | `vllm:external_prefix_cache_hits`, `vllm:kv_offload_load_bytes`, `vllm:kv_offload_store_bytes` | in tokens |
 
-    vLLM matches a run in the pool and then a run in the host. To look each block up in both, as you do, is [#57325](https://github.com/vllm-project/vllm/pull/57325), open in September 2026. Both engines can load for one request while others compute. SGLang has a third tier, on disk or on other machines.
+    vLLM matches a run in the pool and then a run in the host. To look each block up in both, as you do, is
+    [#57325](https://github.com/vllm-project/vllm/pull/57325), open in September 2026. Both engines can load for
+    one request while others compute. SGLang has a third tier, on disk or on other machines.
 
     ## What comes next
 
-    K/V of known tokens can be kept in many places, but each new token still takes a pass of its own. In [lesson 8](/?file=l08_speculation.py) a small model drafts several tokens, and the large one checks them in one pass.
+    K/V of known tokens can be kept in many places, but each new token still takes a pass of its own. In [lesson
+    8](/?file=l08_speculation.py) a small model drafts several tokens, and the large one checks them in one
+    pass.
     """)
     return
 

@@ -26,7 +26,8 @@ def _():
     mo.md(r"""
     # 8b · Only legal tokens
 
-    *45 minutes. Builds on lesson 8: draft tokens, the verifying pass, rejection sampling. You write four short functions.*
+    *45 minutes. Builds on lesson 8: draft tokens, the verifying pass, rejection sampling. You write four short
+    functions.*
 
     Afterwards you can
 
@@ -37,11 +38,14 @@ def _():
 
     ## Can a model be made to write only texts that a program can read?
 
-    A program that reads a model's answer wants a form: JSON, a date, one of three words. A model that was asked for the form writes it often, but not always. Our model has never seen any form, and its 65 characters have one digit and no brace. So this lesson's record is written in letters:
+    A program that reads a model's answer wants a form: JSON, a date, one of three words. A model that was asked
+    for the form writes it often, but not always. Our model has never seen any form, and its 65 characters have
+    one digit and no brace. So this lesson's record is written in letters:
 
         who: Juliet, mood: sad, says: 'o me'.
 
-    As a regular expression, it is `who: [A-Z][a-z]+, mood: (glad|sad|mad), says: '[a-z ,]+'\.`. Sixteen requests at temperature 1, with and without a **mask** that removes every illegal token before each draw:
+    As a regular expression, it is `who: [A-Z][a-z]+, mood: (glad|sad|mad), says: '[a-z ,]+'\.`. Sixteen
+    requests at temperature 1, with and without a **mask** that removes every illegal token before each draw:
     """)
     return
 
@@ -59,7 +63,10 @@ def _():
     mo.md(r"""
     ## An automaton reads the text
 
-    Whether a character may follow depends on what is written, but a regular expression forgets most of it: in `((yea|nay), )*(yea|nay)\.`, a list of votes, it does not matter how many votes there were. What does matter is one of a few **states**. A small program that knows only its state, and moves along an edge for each character, is a *finite automaton*. The engine makes one from the expression:
+    Whether a character may follow depends on what is written, but a regular expression forgets most of it: in
+    `((yea|nay), )*(yea|nay)\.`, a list of votes, it does not matter how many votes there were. What does matter
+    is one of a few **states**. A small program that knows only its state, and moves along an edge for each
+    character, is a *finite automaton*. The engine makes one from the expression:
     """)
     return
 
@@ -75,7 +82,8 @@ def _():
     mo.md(r"""
     The last column is the least number of characters to a place where the text may end.
 
-    A model's tokens are seldom single characters. GPT-2 has tokens such as `":"` and `},`. A token is written whole, so it is legal only if the automaton can read all of it.
+    A model's tokens are seldom single characters. GPT-2 has tokens such as `":"` and `},`. A token is written
+    whole, so it is legal only if the automaton can read all of it.
     """)
     return
 
@@ -120,7 +128,8 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The engine asks your function once for each state, and keeps the mask. Before a draw, it sets the logits of all other tokens to minus infinity. After the step, the automaton moves:
+    The engine asks your function once for each state, and keeps the mask. Before a draw, it sets the logits of
+    all other tokens to minus infinity. After the step, the automaton moves:
     """)
     return
 
@@ -206,13 +215,17 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **And the rollback?** `draft_masks` looks ahead and changes nothing. After the pass, `advance` starts again from the state before it and reads only the committed tokens. So a rejected draft was never in the state. vLLM's matchers are changed in place: there, each draft is read, and then as many are rolled back.
+    **And the rollback?** `draft_masks` looks ahead and changes nothing. After the pass, `advance` starts again
+    from the state before it and reads only the committed tokens. So a rejected draft was never in the state.
+    vLLM's matchers are changed in place: there, each draft is read, and then as many are rolled back.
 
-    The draft's own distribution is masked too. A draft token that the target's mask forbids has p = 0, and would always be rejected.
+    The draft's own distribution is masked too. A draft token that the target's mask forbids has p = 0, and
+    would always be rejected.
 
     ## Texts have to end in time
 
-    A request may generate `max_new_tokens` tokens and no more. A text that is cut is legal up to there, and still no program can read it.
+    A request may generate `max_new_tokens` tokens and no more. A text that is cut is legal up to there, and
+    still no program can read it.
     """)
     return
 
@@ -259,7 +272,9 @@ def _():
     mo.md(r"""
     ## Your engine writes records
 
-    Seventeen requests at temperature 1, with up to four draft tokens each, run with your four functions. The first one votes; its passes are below. The others write records and may generate 40 to 64 tokens. Once more they run with your functions and without `must_close`.
+    Seventeen requests at temperature 1, with up to four draft tokens each, run with your four functions. The
+    first one votes; its passes are below. The others write records and may generate 40 to 64 tokens. Once more
+    they run with your functions and without `must_close`.
     """)
     return
 
@@ -308,7 +323,9 @@ def _(draft, model, your_trace):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Most characters are forced: after `n` only `a` may follow, so p = q = 1, and the draft token is always kept. Look for a pass with a rejected one. Text and automaton go back to the same place, because both are what the committed tokens make them.
+    Most characters are forced: after `n` only `a` may follow, so p = q = 1, and the draft token is always kept.
+    Look for a pass with a rejected one. Text and automaton go back to the same place, because both are what the
+    committed tokens make them.
 
     ## Break it
 
@@ -316,7 +333,9 @@ def _():
 
     ### Exhibit A: the neighbour's mask
 
-    The scheduler planned drafts for three requests, and made the masks of all their rows as one table, row after row. Then the runner trimmed the drafts of request 0, and looked up where each request's masks begin. <span data-yours="exhibit"></span>
+    The scheduler planned drafts for three requests, and made the masks of all their rows as one table, row
+    after row. Then the runner trimmed the drafts of request 0, and looked up where each request's masks begin.
+    <span data-yours="exhibit"></span>
     """)
     return
 
@@ -357,7 +376,8 @@ def _():
     mo.md(r"""
     ### Exhibit B: drafts from before the preemption
 
-    The draft tokens of the next pass are kept with the request. This one was preempted before that pass, came back, and sampled a token first. <span data-yours="exhibit"></span>
+    The draft tokens of the next pass are kept with the request. This one was preempted before that pass, came
+    back, and sampled a token first. <span data-yours="exhibit"></span>
     """)
     return
 
@@ -410,7 +430,11 @@ def _(model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Built by hand in Python, a mask over a large vocabulary takes longer than a step, so it has to be kept: a text visits few states, and most of them again and again. JSON nests, so it needs a stack, and has no limited number of states. The library `llguidance`, which our server uses for JSON schemas, walks the vocabulary as a tree of shared beginnings: 85 to 125 µs per mask for a vocabulary of 100 tokens, measured on two busy cores, with the copy into a tensor; its authors report about 50 µs for 128,000.
+    Built by hand in Python, a mask over a large vocabulary takes longer than a step, so it has to be kept: a
+    text visits few states, and most of them again and again. JSON nests, so it needs a stack, and has no
+    limited number of states. The library `llguidance`, which our server uses for JSON schemas, walks the
+    vocabulary as a tree of shared beginnings: 85 to 125 µs per mask for a vocabulary of 100 tokens, measured on
+    two busy cores, with the copy into a tensor; its authors report about 50 µs for 128,000.
 
     The exact chance that a draft token is accepted, Σ min(p, q), at each place of the records:
     """)
@@ -426,7 +450,8 @@ def _(draft, model, your_trace):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    If only the target is masked, most drafts are thrown away. If both are masked, more drafts are accepted than in free text, because forced characters are certain.
+    If only the target is masked, most drafts are thrown away. If both are masked, more drafts are accepted than
+    in free text, because forced characters are certain.
 
     ## What a mask does not promise
     """)
@@ -448,14 +473,17 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    - **Valid nonsense is valid.** The records above parse, and say nothing true. A model that would have answered "I do not know" has no way to say so, unless the form has one.
-    - **Masking is not conditioning.** Each draw is scaled by itself, so a mask can lead into a text that the model finds absurd.
+    - **Valid nonsense is valid.** The records above parse, and say nothing true. A model that would have
+      answered "I do not know" has no way to say so, unless the form has one.
+    - **Masking is not conditioning.** Each draw is scaled by itself, so a mask can lead into a text that the
+      model finds absurd.
     - **Closing in time cuts thoughts short.** A text that must close takes the nearest end.
 
     ## What you now know
 
     - A form becomes an automaton, and a token is legal if the automaton can read all its characters.
-    - A pass with k draft tokens has k + 1 rows, each with the mask of its own state. Only committed tokens move the state.
+    - A pass with k draft tokens has k + 1 rows, each with the mask of its own state. Only committed tokens move
+      the state.
     - A text stays valid if no token leads farther from an end than tokens are left.
     - A mask is cheap if it is kept, and drafts have to be masked like the target.
 
@@ -475,13 +503,19 @@ def _():
 
     /// details | Reports of these bugs
 
-    - **Exhibit A.** [vLLM #49738](https://github.com/vllm-project/vllm/pull/49738): with asynchronous scheduling the runner trimmed drafts, and used the trimmed numbers to walk through masks that were made for the scheduled ones. [vLLM #50952](https://github.com/vllm-project/vllm/pull/50952): one row too few, and the engine stopped.
-    - **Exhibit B.** [vLLM #30916](https://github.com/vllm-project/vllm/pull/30916) and [#31955](https://github.com/vllm-project/vllm/pull/31955): draft tokens from before a preemption, and "Failed to advance FSM".
+    - **Exhibit A.** [vLLM #49738](https://github.com/vllm-project/vllm/pull/49738): with asynchronous
+      scheduling the runner trimmed drafts, and used the trimmed numbers to walk through masks that were made
+      for the scheduled ones. [vLLM #50952](https://github.com/vllm-project/vllm/pull/50952): one row too few,
+      and the engine stopped.
+    - **Exhibit B.** [vLLM #30916](https://github.com/vllm-project/vllm/pull/30916) and
+      [#31955](https://github.com/vllm-project/vllm/pull/31955): draft tokens from before a preemption, and
+      "Failed to advance FSM".
     ///
 
     ## What comes next
 
-    [Lesson 9](/?file=l09_fleet.py) puts four engines behind a router. In a fleet, a request with a grammar is a request like any other: its text depends on nothing but its own tokens.
+    [Lesson 9](/?file=l09_fleet.py) puts four engines behind a router. In a fleet, a request with a grammar is a
+    request like any other: its text depends on nothing but its own tokens.
     """)
     return
 
