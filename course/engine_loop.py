@@ -32,8 +32,10 @@ POLICIES = {
         "l01.chunk_mask", "l03.prepare_inputs", "l03.full_mask", "l03.split_kv", "l03.pack",
         "l04.visible", "l04.rolling_buffer_index", "l04.evict",
     ),
-    "self.sampler.sample(": ("l08.rejection_sample",),
-    "self.scheduler.update(": ("l04.kv_usage", "l07.spill", "l08.roll_back_kv"),
+    "self.sampler.sample(": (
+        "l08.rejection_sample", "l08.allowed", "l08.must_close", "l08.draft_masks",
+    ),
+    "self.scheduler.update(": ("l04.kv_usage", "l07.spill", "l08.roll_back_kv", "l08.advance"),
 }  # fmt: skip
 """The policies that a line of the loop calls, as the ids of the exercises that build them."""
 _AROUND = 5  # lines shown before and after the lit one

@@ -50,6 +50,8 @@ class _Package(ModuleType):
 
 class _Struct:
     def __init_subclass__(cls, *, frozen: bool = False, **_: Any) -> None:
+        for name in [name for name, value in vars(cls).items() if value == []]:
+            setattr(cls, name, dataclasses.field(default_factory=list[Any]))
         made: Any = dataclasses.dataclass(unsafe_hash=frozen)(cls)
         made.__struct_fields__ = tuple(each.name for each in dataclasses.fields(made))
 

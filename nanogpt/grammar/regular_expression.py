@@ -46,7 +46,8 @@ def automaton_of(pattern: str, alphabet: Iterable[str]) -> Automaton:
             parsed = re_parser.parse(pattern)
             if parsed.state.flags != re_parser.SRE_FLAG_UNICODE:
                 raise ValueError("no automaton here has flags")
-            end = places.sequence(parsed, places.new())
+            last, end = places.sequence(parsed, places.new()), places.new()
+            places.empty[last].append(end)  # a repeat's last place leads back as well
         edges, ends = places.determined(end)
     except (re_parser.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{show(pattern)} is no regular expression: {error}") from None

@@ -103,7 +103,8 @@ EXERCISE = Exercise(
         signature="advance(state: GrammarState, committed: list[str]) -> int | None",
         rules=(
             "`state` is as in exercise 8b.1. `committed` are the texts of the tokens that a step "
-            "adds to the request's text: accepted drafts, and the target's token. It may be empty.",
+            "adds to the request's text: accepted drafts, and the target's token. It may be empty. "
+            "Do not change it.",
             "Returns the number of the state after them; None if the automaton cannot read them.",
         ),
         args=(GrammarState([{"n": 1}, {"a": 2}, {"y": 3}, {}], 0), ["na", "y"]),

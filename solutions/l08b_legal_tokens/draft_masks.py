@@ -105,7 +105,7 @@ EXERCISE = Exercise(
         signature="draft_masks(state: GrammarState, drafts: list[str]) -> list[int | None]",
         rules=(
             "`state` is as in exercise 8b.1: the state after the committed tokens. `drafts` are "
-            "the texts of the k draft tokens, at least 0.",
+            "the texts of the k draft tokens, at least 0. Do not change them.",
             "The pass gives k + 1 rows of logits: one before each draft token, and one after the "
             "last. Returns for each row the number of the state whose mask it gets.",
             "A draft token may be illegal, if the draft model knows no grammar. Rows after it "

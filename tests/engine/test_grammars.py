@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 from fakes import prompt_of, tiny_model
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lockstep import steps_of
 from tiers import some
@@ -34,6 +34,7 @@ PATTERNS = st.recursive(
 FORMS = ("(ab|c){2,9}", "a+b*c", "(a|bc)*d", "(ab?c|d)+", "[ab]{3}(cd)*", ".+c", "d(abc)*a?")
 
 
+@example("(?:a*)*", ["", "aa", "b"], random.Random(0))
 @given(PATTERNS, st.lists(st.text("abc.-]{", max_size=6), max_size=30), st.randoms())
 def test_an_automaton_reads_what_the_pattern_matches(
     pattern: str, texts: list[str], rng: random.Random
