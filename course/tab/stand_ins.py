@@ -7,6 +7,7 @@ than their names: a class for each capitalized name, and nothing for each other 
 import builtins
 import dataclasses
 import json
+import pickle
 import sys
 from collections.abc import Mapping, MutableSequence
 from copy import deepcopy
@@ -65,12 +66,21 @@ class _Pickler:
 
     def dump(self, value: Any) -> None:
         _KEPT[id(value)] = value
-        self._file.write(b"%d" % id(value))
+        pickle.dump(_Kept(id(value)), self._file)
+
+
+class _Kept(int):
+    def __reduce__(self) -> Any:
+        return _take, (int(self),)
+
+
+def _take(key: int) -> Any:
+    return deepcopy(_KEPT.pop(key))
 
 
 NAMES: dict[str, dict[str, Any]] = {
     "anywidget": {"AnyWidget": type("AnyWidget", (Nothing,), {"_esm": "", "_css": ""})},
-    "cloudpickle": {"Pickler": _Pickler, "loads": lambda key: deepcopy(_KEPT.pop(int(key)))},
+    "cloudpickle": {"Pickler": _Pickler},
     "msgspec": {
         "Struct": _Struct,
         "convert": lambda value, *_, **_named: value,
