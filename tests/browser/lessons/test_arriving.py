@@ -34,7 +34,8 @@ A_NEW_CELL = "Python"  # marimo's button after the last cell
 # What stands in the lesson's column by its kind, each as [left, right]; what is not shown is not.
 COLUMN = """() => {
     const within = (root) => [...root.querySelectorAll("*")].flatMap(
-        (each) => each.shadowRoot ? [each, ...within(each.shadowRoot)] : [each]);
+        (each) => each.shadowRoot && !each.matches("marimo-slider")  // whose label is no text
+            ? [each, ...within(each.shadowRoot)] : [each]);
     const all = within(document.querySelector("[data-testid=cell-column]"));
     const kinds = {
         text: ".markdown > :is(.paragraph, h1, h2)", card: ".sng-task, .sng-report, .sng-loop",
