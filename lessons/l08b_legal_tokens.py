@@ -234,7 +234,7 @@ def _():
 def _():
     predict(
         "l08.last_chance",
-        "The text is `who: Romeo, mood: sad, says: 'o`, and **3** tokens are left, each of one character. To end, the record needs `'` and `.`. **May the next token be an `h`?**",
+        "The text is `who: Romeo, mood: sad, says: 'o`, and **3** tokens are left, each of one character. To end, the record needs `'` and `.`. The model draws an `h` next. **May it?**",
         ("Yes: it is legal", "Yes, but it is the last letter", "No: it is too late", "Only if the end follows at once"),
         1,
         "**Yes, for the last time.** The `h` takes one of the 3 tokens, and the 2 others are just enough for `'.`. With 2 tokens left, another letter would be legal and too late.",
@@ -462,7 +462,7 @@ def _():
 def _():
     predict(
         "l08.conditioned",
-        "Only `ab` and `cd` are legal. The model begins with `a` 60 % and with `c` 40 % of the time. After `a` it writes `b` 1 % of the time, after `c` it writes `d` 90 % of the time. **How often does the masked model write `ab`?**",
+        "Only `ab` and `cd` are legal. The model begins with `a` 60 % and with `c` 40 % of the time. After `a` it writes `b` 1 % of the time, after `c` it writes `d` 90 % of the time. **How often does the masked model write the first of the two?**",
         ("2 %", "40 %", "60 %", "99 %"),
         2,
         "**60 %.** Both first letters are legal, so the mask does not touch them, and then `b` is forced. But among the model's own legal texts, `ab` has 0.6 · 0.01 = 0.006 and `cd` 0.4 · 0.9 = 0.36: only 1.6 % of them are `ab`. The mask looks one token ahead. It does not draw from the model's distribution *given* that the text is legal.",
