@@ -144,7 +144,7 @@ CASES: dict[Callable[..., Any], str] = {
     crashes: r"crashed: crashed the Python process \(SIGSEGV\) on its line 2 .*",
     takes_10_gb: "raised MemoryError on its line 2 .*",
     takes_ever_more: "raised MemoryError on its line 4 .*|memory: took .*|timeout: .*",
-    prints_for_ever: re.escape(STOPPED) + "[34] .*",
+    prints_for_ever: re.escape(STOPPED) + "[234] .*",
     sleeps: "timeout: had not finished after 1.6 s, nearly all of it waiting .* line 2 .*",
     forks: "3",
     starts_a_program: "3|raised .*",  # a sandbox has no program to start
