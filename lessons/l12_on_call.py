@@ -43,13 +43,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_1", "How long do requests wait for their first token?")
+    task("l12.ticket_1")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_1")
+    on_call.curves("ticket_1", "How long do requests wait for their first token?")
     return
 
 
@@ -73,13 +73,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_2", "How long is the queue, and is it full of long prompts?")
+    task("l12.ticket_2")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_2")
+    on_call.curves("ticket_2", "How long is the queue, and is it full of long prompts?")
     return
 
 
@@ -103,13 +103,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_3", "What is at its limit while texts stop?")
+    task("l12.ticket_3")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_3")
+    on_call.curves("ticket_3", "What is at its limit while texts stop?")
     return
 
 
@@ -133,13 +133,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_4", "Whose TTFT is high?")
+    task("l12.ticket_4")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_4")
+    on_call.curves("ticket_4", "Whose TTFT is high?")
     return
 
 
@@ -163,13 +163,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_5", "How many requests are in a pass in the evening?")
+    task("l12.ticket_5")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_5")
+    on_call.curves("ticket_5", "How many requests are in a pass in the evening?")
     return
 
 
@@ -193,13 +193,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_6", "What is left in the break, and at the end?")
+    task("l12.ticket_6")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_6")
+    on_call.curves("ticket_6", "What is left in the break, and at the end?")
     return
 
 
@@ -223,13 +223,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_7", "How evenly is the work spread, at any moment?")
+    task("l12.ticket_7")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_7")
+    on_call.curves("ticket_7", "How evenly is the work spread, at any moment?")
     return
 
 
@@ -253,13 +253,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    on_call.curves("ticket_8", "How many requests are in flight: of users, and in the load test?")
+    task("l12.ticket_8")
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l12.ticket_8")
+    on_call.curves("ticket_8", "How many requests are in flight: of users, and in the load test?")
     return
 
 

@@ -68,7 +68,7 @@ class BlockTables(KVStore):
     def attach(self, request_id: int, hit: PrefixHit) -> None:
         """Let the request's empty table name the blocks of a hit: only their numbers are copied.
 
-        Those that the host tier has are not there before `load`.
+        The table lacks the blocks that only the host tier has, until `load`.
         """
         self._table_of[request_id] = blocks = tuple([b for b in hit.blocks if b is not None])
         self.pool.hold(blocks)

@@ -57,7 +57,7 @@ class RegexGrammar:
             raise ValueError(f"{said}; max_new_tokens is {max_new_tokens}")
 
     def matcher(self, policies: Policies, max_new_tokens: int) -> RegexMatcher:
-        """The start; masks of earlier requests with these policies are used again."""
+        """The matcher of a request without tokens; it uses the masks of earlier requests again."""
         if policies not in self.legal:
             self.legal[policies] = LegalTokens(self, policies)
         return RegexMatcher(self.legal[policies], max_new_tokens)

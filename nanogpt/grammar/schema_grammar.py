@@ -43,7 +43,7 @@ class SchemaGrammar:
         check_vocabulary(self.vocab_size, vocab_size)
 
     def matcher(self, policies: object, max_new_tokens: int) -> SchemaMatcher:
-        """The start; policies have no say in it."""
+        """The matcher of a request without tokens; no policy is called."""
         return SchemaMatcher(self, self.start)
 
 
