@@ -213,11 +213,11 @@ def test_the_exercises_of_a_lesson_are_the_registry_s_with_a_task_before_each_st
         assert [f"{stem[:3]}.{name}" for name in exercise_functions(stem)] == ids, stem
         assert calls(TEXTS[stem], "attempt") == ids, stem
         assert calls(TEXTS[stem], "hints") == ids, stem
-        cells = TEXTS[stem].split("\n\n\n@app.")
-        for item in lesson_exercises(stem):
-            stub = f"function\ndef {item.name}("
-            [place] = [at for at, cell in enumerate(cells) if cell.startswith(stub)]
-            assert re.findall(r'^    task\("([\w.]+)"\)$', cells[place - 1], re.M) == [item.id]
+        above = TEXTS[stem]
+        for item in reversed(lesson_exercises(stem)):
+            above, stub, _ = above.partition(f"\n@app.function\ndef {item.name}(")
+            tasks = re.findall(r'^    task\("([\w.]+)"\)$', above, re.M)
+            assert stub and tasks[-1:] == [item.id]
 
 
 def test_a_stub_has_its_solution_s_signature_a_short_docstring_and_says_which_exercise_it_is():
