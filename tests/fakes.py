@@ -11,20 +11,17 @@ from typing import Any
 
 import torch
 
+from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Policies, Trace, generate
 from nanogpt.block_tables import BlockTables
-from nanogpt.config import EngineConfig, ModelConfig, TimedKey
-from nanogpt.engine import Engine
+from nanogpt.config import TimedKey
 from nanogpt.executors.base import forward_record
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.kv_store import KVStore
 from nanogpt.llama import Llama, LlamaConfig
-from nanogpt.model import GPT
 from nanogpt.outputs import ModelOutput, Row
 from nanogpt.planning import Plan
-from nanogpt.policies import Policies
-from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
-from nanogpt.trace import StepRecord, Trace
+from nanogpt.trace import StepRecord
 from nanogpt.validate import PolicyError
 from nanogpt.window.window_blocks import WindowBlockKVCache
 from nanogpt.window.windowed_kv_cache import WindowedKVCache

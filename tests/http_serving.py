@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from fakes import tiny_model
 
-from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer, decode, encode
+from nanogpt import GPT, Engine, EngineConfig, ModelConfig, decode, encode, generate
+from nanogpt.checkpoints.tokenizer import CHARACTERS, Tokenizer
 from nanogpt.clock import WallClock
-from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.engine import Engine
-from nanogpt.model import GPT
-from nanogpt.posts.oracle import generate
 
 if TYPE_CHECKING:  # they take long to import, and quick tests need none of them
     import httpx

@@ -10,17 +10,25 @@ from fakes import TINY, Ask, follower, prompt_of, tiny_model
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nanogpt import GPT, Scheduler, TextbookModel, assemble_fused_batch, disassemble_fused_cache
+from nanogpt import (
+    GPT,
+    Engine,
+    EngineConfig,
+    Policies,
+    Scheduler,
+    TextbookModel,
+    Trace,
+    assemble_fused_batch,
+    disassemble_fused_cache,
+    generate,
+)
 from nanogpt.block_tables import BlockTables
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Arrivals, Engine
-from nanogpt.policies import Policies
+from nanogpt.engine import Arrivals
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.sliding_window import kept_positions, visible
-from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.speculative.drafting import Draft
-from nanogpt.trace import StepRecord, Trace
+from nanogpt.trace import StepRecord
 
 BYTES_PER_TOKEN = 2 * TINY.num_layers * TINY.num_channels * 8
 """K and V of one token of the tiny model, in float64."""

@@ -18,8 +18,7 @@ import pytest
 import torch
 from launching import running, wait_for
 
-from nanogpt.config import ModelConfig
-from nanogpt.model import GPT
+from nanogpt import GPT, ModelConfig
 from nanogpt.policies.masks import chunk_mask
 from nanogpt.preemption.agreement import RANK_POLICIES
 from nanogpt.preemption.monitor import Snapshot, Target

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from answers import IDS
-from golden_runs import arrivals_of, engine_of, runs
+from engine_runs import arrivals_of, engine_of, runs
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples

@@ -7,10 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.checkpoints.weights import load_model
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Engine
+from nanogpt import Engine, EngineConfig, encode, load_model
 from nanogpt.executors.compiled import CompiledExecutor
 from nanogpt.features import executor_type
 from nanogpt.outputs import ModelOutput, Row

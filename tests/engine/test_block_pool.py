@@ -11,12 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tiers import examples
 from torch import Tensor
 
+from nanogpt import ModelConfig, Policies
 from nanogpt.block_pool import BlockPool
-from nanogpt.config import ModelConfig
 from nanogpt.kv_cache import KVCache
 from nanogpt.outputs import Requeue, Row, SchedulerOutput
 from nanogpt.planning import Candidates
-from nanogpt.policies import Policies
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions

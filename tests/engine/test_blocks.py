@@ -24,13 +24,12 @@ from hypothesis import strategies as st
 from lockstep import steps_of, watched
 from tiers import examples
 
-from nanogpt.config import EXECUTORS, EngineConfig
-from nanogpt.engine import Engine
+from nanogpt import Engine, EngineConfig, Policies
+from nanogpt.config import EXECUTORS
 from nanogpt.executors.paged_attention import contiguous_groups
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_cache_manager import kv_limit
 from nanogpt.outputs import PrefixHit, Row
-from nanogpt.policies import Policies
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.request import Request

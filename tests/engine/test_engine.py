@@ -22,13 +22,12 @@ from fakes import (
 )
 from lockstep import arrivals_of, text_of
 
+from nanogpt import Engine, EngineConfig, Policies
 from nanogpt.clock import LARGE_GPU, CostClock
-from nanogpt.config import EXECUTORS, EngineConfig, TimedKey
-from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
+from nanogpt.config import EXECUTORS, TimedKey
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.planning import Plan, plan_step
-from nanogpt.policies import Policies
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
 from nanogpt.views.request_view import RequestView
@@ -180,44 +179,6 @@ def test_a_step_whose_logits_are_not_finite_leaves_no_trace_and_no_nan_in_the_ca
     assert_texts(engine, arrivals)
 
 
-def poisoned_at(token: int) -> Any:
-    """A model whose embedding of one token is NaN: a request that holds it gets no logits."""
-    model = copy.deepcopy(tiny_model())
-    model.token_embedding.weight[token] = math.nan
-    model.logits = lambda hidden, _=None: tiny_model().logits(hidden)
-    return model
-
-
-@pytest.mark.parametrize(
-    ("executor", "more"),
-    [
-        ("packed", {}),
-        ("packed", {"block_size": 4, "max_kv_tokens": 48}),
-        ("padded", {"sliding_window": 8}),
-        ("fused", {"sliding_window": 8}),
-    ],
-)
-def test_a_request_whose_logits_are_never_finite_is_aborted_and_the_others_are_served(
-    executor: str, more: dict[str, int]
-):
-    engine = Engine(poisoned_at(64), EngineConfig(executor=executor, **more))
-    good = [Request(i, [i, i + 1, 40 + i], 5) for i in (1, 2)]
-    bad = Request(0, [1, 64, 2], 4)
-    for request in (good[0], bad, good[1]):
-        engine.submit(request)
-    for turn in range(1, MAX_NONFINITE_STEPS + 1):
-        with pytest.raises(ValueError, match="logits of request 0 are not finite") as refusal:
-            engine.run([])
-        assert ("requests [0] were aborted" in str(refusal.value)) == (turn == MAX_NONFINITE_STEPS)
-    assert (bad.status, bad.generated_tokens) == ("aborted", [])
-    trace = engine.run([])
-    assert trace.steps[0].aborted == (0,)
-    assert_equals_oracle([(0, request) for request in good])
-    assert engine.cache.held_tokens() == 0
-    with pytest.raises(ValueError, match="request 0 has been served before"):
-        engine.submit(bad)
-
-
 # ---------------------------------------------------------------- parts that fail
 
 
@@ -347,14 +308,3 @@ def test_sampling_in_the_middle_of_a_prompt_never_breaks_the_engine(max_new: int
     assert (request.status, request.num_generated) == ("done", max_new)
     assert engine.cache.held_tokens() == 0
     engine.cache.check()
-
-
-def test_a_sort_key_that_fails_leaves_the_request_unsubmitted():
-    part = Breaking(Policies().sort_key)
-    engine, _ = fake_engine(EngineConfig(4), Policies(sort_key=part))
-    before, part.calls_left = snapshot(engine), 0
-    with pytest.raises(RuntimeError, match="oh no"):
-        engine.submit(fake_request(2, 4, 2))
-    assert snapshot(engine) == before
-    part.calls_left = None
-    engine.run([(0, fake_request(2, 4, 2))])

@@ -30,7 +30,6 @@ from nanogpt.clock import CostClock
 from nanogpt.config import TimedKey
 from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.validate import PolicyError
-from nanogpt.views.request_view import RequestView
 
 Call = Callable[[Engine], object]
 
@@ -129,21 +128,6 @@ def test_a_run_refuses_a_bad_request_before_anything_runs_and_it_may_be_correcte
     bad.max_new_tokens = 2
     engine.run(arrivals)
     assert bad.status == "done"
-
-
-def test_a_request_that_the_policy_could_not_rank_may_be_submitted_again():
-    keys: list[Any] = [None, (0,)]
-
-    def key(_: RequestView) -> tuple[float, ...]:
-        return keys.pop(0)
-
-    engine, _ = fake_engine(EngineConfig(policy=key))
-    request = fake_request(0, 3, 2)
-    with pytest.raises(PolicyError, match="policy for request 0 returned None"):
-        engine.submit(request)
-    engine.submit(request)
-    engine.run([])
-    assert request.status == "done"
 
 
 # ---------------------------------------------------------------- what an engine is built from

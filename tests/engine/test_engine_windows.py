@@ -1,16 +1,16 @@
-"""The engine under a window: what is counted is what is held, and what wrong policies do to it."""
+"""A window: what fits, what wrong policies do, what it costs in bytes, and the oracle under it."""
 
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from fakes import prompt_of, tiny_model
-from lockstep import BYTES_PER_TOKEN, served_by, text_of, watched
+import torch
+from fakes import oracle, prompt_of, tiny_model
+from lockstep import BYTES_PER_TOKEN, served_by, text_after, text_of, watched
 
-from nanogpt import Engine, EngineConfig, Policies, Request, interleaved_generate
+from nanogpt import Engine, EngineConfig, Policies, Request, Trace, generate, interleaved_generate
 from nanogpt.config import EXECUTORS
-from nanogpt.policies.sliding_window import evict, visible
-from nanogpt.trace import Trace
+from nanogpt.policies.sliding_window import evict, live_bytes, visible
 from nanogpt.validate import PolicyError
 
 ALL = pytest.mark.parametrize("executor", EXECUTORS)
@@ -112,3 +112,32 @@ def test_counting_the_full_length_ends_in_words_and_not_in_an_endless_loop():
     engine = Engine(tiny_model(), config, Policies(kv_usage=lambda c, n, w, s: (c + n, c + n)))
     with pytest.raises(PolicyError, match=r"kv_usage charges request 0 \d+ KV tokens.* of 10"):
         engine.run([(0, Request(0, prompt_of(0, 20), 3))], max_steps=200)
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def test_the_bytes_of_a_storage_count_once_and_whole():
+    whole, other = torch.zeros(100, 4), torch.zeros(3, dtype=torch.float64)
+    assert live_bytes([]) == 0
+    assert live_bytes([whole[-1:], whole[:2], whole]) == 1600
+    assert live_bytes([whole[0], other]) == 1624
+    assert live_bytes([torch.zeros(1).expand(1000)]) == 4
+    kept = evict(whole.unsqueeze(0), whole.unsqueeze(0), 5, 1)
+    assert live_bytes(kept) == 2 * 6 * 4 * 4, "what is evicted is free, not only out of sight"
+
+
+# ---------------------------------------------------------------- the oracle under a window
+
+
+def test_a_window_and_its_sinks_change_the_oracles_text():
+    """Engines are held to this text and to K/V by the rule (`lockstep.watched`)."""
+    prompt, rules = prompt_of(2, 14), [(1, 0), (3, 0), (3, 2), (30, 4)]
+    texts = {text_after(tuple(prompt), 8, window=w, sinks=s) for w, s in rules}
+    assert len(texts) == 4
+    # Prompt and text are 22 tokens; the last one computed looks back at 20 others.
+    for window, is_none in [(20, True), (1000, True), (3, False)]:
+        text = tuple(generate(tiny_model(), prompt, 8, sliding_window=window))
+        assert (text == oracle(tuple(prompt), 8)) == is_none
+    with pytest.raises(ValueError, match="num_sinks is 2; without a window"):
+        generate(tiny_model(), prompt, 8, num_sinks=2)

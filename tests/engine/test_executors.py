@@ -11,15 +11,13 @@ from lockstep import kv_from_scratch
 from tiers import examples
 from torch import Tensor
 
+from nanogpt import GPT, EngineConfig, Policies
 from nanogpt.config import EXECUTORS as NAMES
-from nanogpt.config import EngineConfig
 from nanogpt.executors.base import Executor
 from nanogpt.features import executor_type
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
-from nanogpt.model import GPT
 from nanogpt.outputs import Row
-from nanogpt.policies import Policies
 
 Make = Callable[[GPT, KVStore, Policies], Executor]
 MAKERS = {name: executor_type(EngineConfig(executor=name)) for name in NAMES}

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from lockstep import steps_of
 from tiers import some
 
-from nanogpt import Engine, EngineConfig, Request
+from nanogpt import Engine, EngineConfig, Policies, Request
 from nanogpt.grammar.matchers import RegexGrammar
 from nanogpt.grammar.regular_expression import automaton_of
-from nanogpt.policies import Policies
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.sampling import LogitsParams, masked, penalized, sample_tokens, uniform
 from nanogpt.validate import PolicyError

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from fakes import OneText, fake_model, fake_request, one_text
 
+from nanogpt import Engine, EngineConfig, Policies
 from nanogpt.block_pool import BlockPool
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Engine
-from nanogpt.policies import Policies
 from nanogpt.policies.blocks import longest_match
 
 PRIORITY: dict[str, Any] = {"policy": "priority", "preempt_to_admit": True}

@@ -9,12 +9,10 @@ import torch
 from fakes import prompt_of, snapshot, tiny_model
 from lockstep import arrivals_of
 
+from nanogpt import Engine, EngineConfig, Policies
 from nanogpt.clock import CostClock
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Engine
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.outputs import ModelOutput
-from nanogpt.policies import Policies
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.request import Request

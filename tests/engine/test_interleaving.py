@@ -1,6 +1,5 @@
-"""One forward per step: how many there are, what padding must not do, the post's bugs."""
+"""One forward per step: how many there are, what padding costs, and whose layout acts where."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,45 +8,31 @@ from fakes import prompt_of, tiny_model
 from lockstep import served_by
 from torch import Tensor
 
-from nanogpt import Engine, EngineConfig, Policies, Request, interleaved_generate
+from nanogpt import GPT, Engine, EngineConfig, Policies, Request, interleaved_generate
 from nanogpt.config import EXECUTORS
-from nanogpt.model import GPT
 from nanogpt.policies.fusing import full_mask, pack, prepare_inputs, split_kv
 
 # ---------------------------------------------------------------- one call of the model per step
 
 
-class CountingGPT(GPT):
-    """The tiny model with a note of every call of `hidden`."""
-
-    calls: list[tuple[int, ...]]
-
-    def hidden(self, tokens: Tensor, *others: Any) -> Tensor:
-        self.calls.append(tuple(tokens.shape))
-        return super().hidden(tokens, *others)
-
-
-def counting_model() -> CountingGPT:
-    model = CountingGPT(tiny_model().config).double().eval().requires_grad_(False)
-    model.load_state_dict(tiny_model().state_dict())
-    model.calls = []
-    return model
-
-
-def mix_requests() -> list[Request]:
-    mix = [(9, 6), (21, 3), (1, 8), (14, 1), (4, 5)]
-    return [Request(i, prompt_of(i, n), new, priority=i % 2) for i, (n, new) in enumerate(mix)]
-
-
 @pytest.mark.parametrize("executor", ["fused", "single_mask", "packed"])
 @pytest.mark.parametrize(("token_budget", "max_prefilling"), [(1, None), (4, 1), (100, None)])
 def test_a_step_is_exactly_one_call_of_the_model(
-    executor: str, token_budget: int, max_prefilling: int | None
+    executor: str, token_budget: int, max_prefilling: int | None, monkeypatch: pytest.MonkeyPatch
 ):
-    model, limits = counting_model(), {"max_prefilling": max_prefilling, "executor": executor}
-    scheduler = interleaved_generate(model, mix_requests(), "fcfs", token_budget, 60, **limits)
-    assert scheduler.trace is not None
-    for shape, step in zip(model.calls, scheduler.trace.steps, strict=True):
+    shapes, hidden = list[tuple[int, ...]](), GPT.hidden
+
+    def counted(model: GPT, tokens: Tensor, *others: Any) -> Tensor:
+        shapes.append(tuple(tokens.shape))
+        return hidden(model, tokens, *others)
+
+    monkeypatch.setattr(GPT, "hidden", counted)
+    mix = [(9, 6), (21, 3), (1, 8), (14, 1), (4, 5)]
+    requests = [Request(i, prompt_of(i, n), new, priority=i % 2) for i, (n, new) in enumerate(mix)]
+    limits = {"max_prefilling": max_prefilling, "executor": executor}
+    trace = interleaved_generate(tiny_model(), requests, "fcfs", token_budget, 60, **limits).trace
+    assert trace is not None
+    for shape, step in zip(shapes, trace.steps, strict=True):
         longest = max(work.end - work.start for work in step.work)
         fused = (len(step.work), longest)
         assert shape == (fused if executor == "fused" else (step.used_tokens,))
@@ -73,54 +58,27 @@ def test_padding_is_what_a_fused_step_costs():
     }
 
 
-# ---------------------------------------------------------------- the posts' bugs, as parts
+# ---------------------------------------------------------------- wrong layouts
 
 
-def new_valid_all_true(past_lens: Sequence[int], num_new: Sequence[int]) -> Tensor:
-    """The post's mask: causal, padding blocked in the past and nowhere else."""
-    longest_past, longest = max(past_lens), max(num_new)
-    mask = torch.ones(len(num_new), longest, longest_past + longest).bool()
-    mask[:, :, longest_past:] = torch.ones(longest, longest).tril().bool()
-    for row, past in enumerate(past_lens):
-        mask[row, :, : longest_past - past] = False
-    return mask
-
-
-def position_of_the_length(known: Any, cursors: Any, num_new: Any) -> Any:
-    """ "22 tokens, so position 22": every decode stands one further than it does."""
-    tokens, positions = prepare_inputs(known, cursors, num_new)
-    for row, (cursor, n) in enumerate(zip(cursors, num_new, strict=True)):
-        if n == 1 and cursor:
-            positions[row][-1] += 1
-    return tokens, positions
-
-
-def split_from_one_end(k: Tensor, past_lens: Sequence[int], num_new: Sequence[int]) -> Any:
-    """`disassemble_batch_cache`'s way: one cut in front, as if padding lay in one place."""
-    return [
-        k[row, max(past_lens) - past : max(past_lens) + new]
-        for row, (past, new) in enumerate(zip(past_lens, num_new, strict=True))
-    ]
-
-
-def leaking_pack(past_lens: Sequence[int], num_new: Sequence[int]) -> Any:
-    """One causal staircase for all: each row sees what stands before it."""
-    cu_q, cu_k, _ = pack(past_lens, num_new)
-    return cu_q, cu_k, torch.ones(cu_q[-1], cu_k[-1]).tril(cu_k[-1] - cu_q[-1]).bool()
+def one_further(*batch: Any) -> Any:
+    """Every token stands one position further than it does."""
+    tokens, positions = prepare_inputs(*batch)
+    return tokens, [[position + 1 for position in row] for row in positions]
 
 
 BUGS = [
-    ("fused", "full_mask", full_mask, new_valid_all_true),
-    ("fused", "prepare_inputs", prepare_inputs, position_of_the_length),
-    ("fused", "split_kv", split_kv, split_from_one_end),
-    ("single_mask", "pack", pack, leaking_pack),
+    ("fused", "full_mask", full_mask, lambda *batch: torch.ones_like(full_mask(*batch))),
+    ("fused", "prepare_inputs", prepare_inputs, one_further),
+    ("fused", "split_kv", split_kv, lambda *batch: [kv.flip(0) for kv in split_kv(*batch)]),
+    ("single_mask", "pack", pack, lambda *rows: (*pack(*rows)[:2], pack(*rows)[2] | True)),
 ]
 
 
 @pytest.mark.parametrize(
-    ("executor", "name", "reference", "bug"), BUGS, ids=[bug.__name__ for *_, bug in BUGS]
+    ("executor", "name", "reference", "bug"), BUGS, ids=[name for _, name, *_ in BUGS]
 )
-def test_the_posts_bugs_flip_tokens_in_the_executor_that_asks_for_the_layout_and_no_other(
+def test_a_wrong_layout_flips_tokens_in_the_executor_that_asks_for_it_and_no_other(
     executor: str, name: str, reference: Any, bug: Any
 ):
     def flips(executor: str, part: Any) -> int:

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from tiers import examples
 from torch import Tensor
 
-from nanogpt import features
-from nanogpt.config import EngineConfig
+from nanogpt import EngineConfig, Policies, features
 from nanogpt.kv_cache import KVCache
 from nanogpt.outputs import Row
-from nanogpt.policies import Policies
 from nanogpt.policies.sliding_window import kept_positions, rolling_buffer_index
 
 BYTES_PER_TOKEN = 2 * TINY.num_layers * TINY.num_channels * 8

@@ -7,8 +7,7 @@ import torch
 from fakes import TINY, tiny_model
 from torch import Tensor
 
-from nanogpt.config import ModelConfig
-from nanogpt.model import GPT
+from nanogpt import GPT, ModelConfig
 
 TOKENS = torch.tensor([[3, 60, 0, 17, 17, 42, 9, 64]])
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from nanogpt import Engine, EngineConfig, Policies, Request
+from nanogpt import Engine, EngineConfig, ModelConfig, Policies, Request
 from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.config import EXECUTORS, ModelConfig, TimedKey
+from nanogpt.config import EXECUTORS, TimedKey
 from nanogpt.slo import variants
 from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
 from nanogpt.slo.prefill_simulation import simulate

@@ -4,7 +4,7 @@ import pytest
 import torch
 from fakes import prompt_of, tiny_model
 
-from nanogpt.posts.oracle import generate
+from nanogpt import generate
 from nanogpt.sampling import uniform
 
 

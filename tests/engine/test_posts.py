@@ -17,6 +17,7 @@ from nanogpt import (
     Policies,
     Request,
     Scheduler,
+    Trace,
     chunked_prefill_generate,
     decode,
     encode,
@@ -27,7 +28,6 @@ from nanogpt import (
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.posts.post_engine import PostEngine, step_log
-from nanogpt.trace import Trace
 from nanogpt.views.request_view import RequestView
 
 # ---------------------------------------------------------------- run functions

@@ -7,13 +7,11 @@ import torch
 import torch.nn.functional as F
 from fakes import tiny_model
 
-from nanogpt import Engine, EngineConfig, Request, generate, load_model
-from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.config import ModelConfig
+from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, generate, load_model
 from nanogpt.executors import prepacked
 from nanogpt.executors.int8 import FEWER_STEPS, Int8Backend, Int8Executor, exact_steps
 from nanogpt.executors.prepacked import PrepackedBackend, backend_for, is_available
-from nanogpt.model import GPT, PLAIN
+from nanogpt.model import PLAIN
 
 # Those of every processor, and those of this one.
 IN_STEPS = pytest.mark.parametrize("steps", sorted({FEWER_STEPS, exact_steps()}))

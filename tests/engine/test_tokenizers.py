@@ -10,8 +10,9 @@ from byte_pair_folders import END, GOLDEN, TEXTS, VOCAB_SIZE, make_folder, train
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanogpt import decode, encode
 from nanogpt.checkpoints.byte_pairs import BYTE_OF, BytePairs, load_tokenizer
-from nanogpt.checkpoints.tokenizer import ALPHABET, Characters, decode, encode
+from nanogpt.checkpoints.tokenizer import ALPHABET, Characters
 
 
 @pytest.fixture(scope="module")

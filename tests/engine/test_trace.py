@@ -8,8 +8,7 @@ import pytest
 from fakes import FakeExecutor, fake_arrivals, fake_engine, fake_model, fake_request
 from msgspec import structs
 
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Engine
+from nanogpt import Engine, EngineConfig, Trace
 from nanogpt.experiments.trace_metrics import (
     all_request_metrics,
     percentile,
@@ -27,7 +26,6 @@ from nanogpt.trace import (
     ForwardRecord,
     RequestRecord,
     StepRecord,
-    Trace,
     WaitRecord,
     WorkRecord,
     plain,

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from nanogpt import ModelConfig, encode, load_model
 from nanogpt.checkpoints import train as training
-from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.train import TrainConfig, Trainer, split, validation_loss
-from nanogpt.checkpoints.weights import load_model
-from nanogpt.config import ModelConfig
 
 SIZES = ModelConfig(num_layers=1, num_heads=2, num_channels=8, max_model_len=8)
 CONFIG = TrainConfig(steps=6, batch_size=2, warmup_steps=2, evaluate_every=2)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.checkpoints.tokenizer import encode
+from nanogpt import encode
 from nanogpt.speculative.trigram import TrigramDraft, count_trigrams, save_counts
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nanogpt import planning
-from nanogpt.policies import Policies
+from nanogpt import Policies, planning
+from nanogpt.planning import Candidates, plan_problem
 from nanogpt.policies.fusing import full_mask, pack, prepare_inputs, split_kv
 from nanogpt.policies.queueing import ResumeState
 from nanogpt.policies.sliding_window import visible, window_mask
@@ -204,3 +206,39 @@ def test_rules_of_single_positions_are_asked_for_many():
         assert torch.equal(mask_of(*pairs, *rule), window_mask(*pairs, *rule))
     assert mask_of_pairs(Policies().visible) is window_mask
     assert indices_of(lambda p, window, sinks: p % 4)([0, 5, 6, 7], 3, 1) == [0, 1, 2, 3]
+
+
+# ---------------------------------------------------------------- plans
+
+
+OFFER = Candidates(decodes=(4, 2), prefilling=((7, 5),), waiting=((9, 3),))
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (None, "returned None; it must be a list"),
+        ([(4, True)], "it must be an (id"),
+        ([(5, 1)], "planned request 5; only [2, 4, 7, 9] could run"),
+        ([(4, 1), (4, 1)], "planned request 4 twice"),
+        ([(4, 2)], "planned 2 tokens of request 4; it has 1 left"),
+        ([], "planned nothing although requests [2, 4, 7, 9] could run"),
+    ],
+)
+def test_an_illegal_plan_is_described_by_value_and_limit(plan: object, words: str):
+    problem = plan_problem(plan, OFFER)
+    assert problem is not None
+    assert words in problem
+
+
+ANYTHING = st.none() | st.integers(-3, 12) | st.floats() | st.text(max_size=2) | st.booleans()
+ENTRIES = st.tuples(ANYTHING, ANYTHING) | st.tuples(st.integers(0, 9), st.integers(-1, 6))
+
+
+@given(ANYTHING | st.lists(ANYTHING | ENTRIES, max_size=4))
+def test_whatever_a_plan_is_it_is_legal_or_described(plan: object):
+    problem = plan_problem(plan, OFFER)
+    if problem is None:
+        assert isinstance(plan, list) and plan
+        left = {4: 1, 2: 1, 7: 5, 9: 3}
+        assert all(1 <= num_tokens <= left.pop(request_id) for request_id, num_tokens in plan)

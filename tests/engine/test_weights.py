@@ -12,10 +12,9 @@ import pytest
 import torch
 from fakes import TINY
 
+from nanogpt import GPT, ModelConfig, load_model
 from nanogpt.checkpoints.filling import CHECKSUMS
-from nanogpt.checkpoints.weights import SHAKESPEARE, SHIPPED_WEIGHTS, load_model, save_model
-from nanogpt.config import ModelConfig
-from nanogpt.model import GPT
+from nanogpt.checkpoints.weights import SHAKESPEARE, SHIPPED_WEIGHTS, save_model
 from nanogpt.speculative.trigram import SHIPPED_COUNTS, TrigramDraft
 
 SIZES = dataclasses.asdict(TINY)

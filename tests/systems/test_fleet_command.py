@@ -1,23 +1,27 @@
-"""The fleet's command: its options, its tables, Ctrl-C, and its comparisons."""
+"""The fleet's command: its options, tables and comparisons, and what Ctrl-C leaves of its jobs."""
 
 import dataclasses
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, get_args
 
+import psutil
 import pytest
 from launching import family, running, wait_for
-from support import ROOT, call
+from support import ROOT, call, run
+from tiers import some
 
 from nanogpt.experiments.fleet_comparison import Summary, compare, comparison, summarise
 from nanogpt.experiments.fleet_table import LABELS, differences_table, metrics_table
-from nanogpt.experiments.paired_statistics import paired
+from nanogpt.experiments.paired_statistics import paired, student_t
 from nanogpt.fleet.__main__ import main
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST
 from nanogpt.fleet.fleet_config import ADAPTIVE, AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO, STATIC
@@ -243,3 +247,77 @@ def test_a_comparison_pairs_the_seeds_and_knows_which_way_is_good():
         assert {row.metric: row.verdict for row in rows} == expected
     with pytest.raises(ValueError, match="there are 0 pairs of runs; a comparison needs at least"):
         comparison([], "steady", SOURCE_COST)
+
+
+# --- intervals ------------------------------------------------------------------------------------
+
+
+def test_the_t_values_are_those_of_the_tables_and_of_the_closed_forms():
+    table = {1: 12.706, 2: 4.303, 5: 2.571, 10: 2.228, 30: 2.042, 120: 1.980}
+    assert {freedom: round(student_t(freedom), 3) for freedom in table} == table
+    assert student_t(1) == pytest.approx(math.tan(0.475 * math.pi), rel=1e-12)
+    assert student_t(2) == pytest.approx(0.95 * math.sqrt(2 / (1 - 0.95**2)), rel=1e-12)
+    assert student_t(20_000) == pytest.approx(1.959964, abs=2e-4)
+
+
+def test_a_difference_is_taken_pair_by_pair():
+    """The pairs differ by a thousand from seed to seed, the two sides by 9, 10 and 11."""
+    got = paired([1000, 2000, 3000], [1009, 2011, 3010])
+    half = 4.302652729 * 1 / math.sqrt(3)
+    assert got.mean == 10 and not got.within_noise
+    assert (got.low, got.high) == (pytest.approx(10 - half), pytest.approx(10 + half))
+    assert paired([5, 5], [3, 3]).mean == -2
+
+
+def test_an_interval_that_holds_zero_is_within_noise_and_a_single_pair_has_no_interval():
+    assert paired([0, 0], [1, 3]).within_noise
+    assert not paired([0, 0], [2, 2]).within_noise
+    assert paired([1, 2], [1, 2]).within_noise
+    got = paired([4], [7])
+    assert (got.mean, got.low, got.high, got.within_noise) == (3, None, None, True)
+
+
+# --- jobs in several processes --------------------------------------------------------------------
+
+
+SCRIPT = """
+import os, signal, sys, threading, time
+from nanogpt.experiments.pool import run_jobs
+
+def job(number):
+    time.sleep(0.1)
+    return number
+
+if __name__ == "__main__":
+    # Another thread is there to take the signal: a mask would keep it from the main one alone.
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+    try:
+        threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
+        list(run_jobs(job, [(number,) for number in range(200)], 2))
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_pool_whose_parent_is_killed_ends(tmp_path):
+    script = tmp_path / "jobs.py"
+    script.write_text(SCRIPT.replace("0.1", "9"))
+    parent = psutil.Popen([sys.executable, str(script), "60"], cwd=ROOT)
+    until = time.monotonic() + 30
+    while len(children := parent.children()) < 3 and time.monotonic() < until:
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    assert len(children) == 3
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("after_ms", [*some(range(1, 25), 2), 300])
+def test_an_interrupt_of_a_pool_is_one_line(tmp_path, after_ms: int):
+    script = tmp_path / "jobs.py"
+    script.write_text(SCRIPT)
+    done = run([sys.executable, str(script), str(after_ms / 1000)], cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("stopped\n", "")

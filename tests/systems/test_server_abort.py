@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_sampling import any_params
 
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Engine
+from nanogpt import Engine, EngineConfig, generate
 from nanogpt.experiments.trace_waits import wait_reasons
-from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 
 VOCAB = TINY.vocab_size

@@ -1,17 +1,15 @@
 """docs/server.md against a running server: its tables, its script, and sentences of its own."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import httpx
 import pytest
-from http_serving import LIMIT_S, completion, engine, serving
-from launching import free_port
+from http_serving import completion, engine, serving
 from support import ROOT
 
+from nanogpt import Engine, Policies
 from nanogpt.server.live_feed import MOST_REQUESTS
 from nanogpt.server.openai_bodies import MAX_STOPS, ChatBody, CompletionBody
 
@@ -59,19 +57,16 @@ def test_the_tables_name_every_route_field_and_metric_and_no_other():
 
 
 @pytest.mark.process
-def test_the_script_with_saved_answers_serves_them(tmp_path: Path):
+def test_the_script_with_saved_answers_serves_them(
+    learner_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     [script] = re.findall(r"```python\n([^`]*load_policies[^`]*)```", DOCS)
-    url = f"http://127.0.0.1:{(port := free_port())}"
-    (tmp_path / "answers").mkdir()
-    (tmp_path / "answers" / "l01.chunk_inputs.py").write_text(OWN)
-    (tmp_path / "mine.py").write_text(script.replace("8000", str(port)))
-    command = [sys.executable, "-u", tmp_path / "mine.py"]
-    environment = {**os.environ, "SERVING_NANOGPT_WORK": str(tmp_path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stdout and process.stdout.readline().startswith("1 of ")
-            with httpx.Client(transport=httpx.HTTPTransport(retries=8)) as client:
-                answer = client.post(f"{url}/v1/completions", json=completion(), timeout=LIMIT_S)
-            assert answer.status_code == 200
-        finally:
-            process.terminate()
+    (learner_folder / "answers").mkdir(parents=True)
+    (learner_folder / "answers" / "l01.chunk_inputs.py").write_text(OWN)
+    made: list[Engine] = []
+    monkeypatch.setattr("nanogpt.server.serve", lambda make, port: made.append(make()))
+    exec(script, {})
+    assert capsys.readouterr().out.startswith("1 of ")
+    assert made[0].policies.chunk_inputs is not Policies().chunk_inputs
+    with serving(made[0]) as server:
+        assert len(server.complete()) == 20

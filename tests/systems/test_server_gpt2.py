@@ -13,11 +13,8 @@ from http_serving import MODEL, Running, engine, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt import generate, load_model
+from nanogpt import GPT, Engine, EngineConfig, generate, load_model
 from nanogpt.checkpoints.tokenizer import tokenizer_for
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Engine
-from nanogpt.model import GPT
 from nanogpt.server.continuation import Continuation
 
 PROMPT = "naïv"

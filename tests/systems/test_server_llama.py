@@ -12,9 +12,8 @@ from http_serving import MODEL, Running, engine, serving
 from openai import BadRequestError, OpenAI
 from support import ROOT
 
-from nanogpt import generate, load_model
+from nanogpt import GPT, generate, load_model
 from nanogpt.checkpoints.tokenizer import tokenizer_for
-from nanogpt.model import GPT
 from nanogpt.server.__main__ import main
 
 BEGIN, END, LAST = "<|begin|>", "<|im_end|>", "<|endoftext|>"

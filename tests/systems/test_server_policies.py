@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from http_serving import Running, completion, engine, events_of, oracle, serving, text_of
 
-from nanogpt.policies import Policies
+from nanogpt import Policies
 from nanogpt.server import ServerPolicies
 from nanogpt.server.admission import AdmissionControl
 from nanogpt.server.admission import Running as Admitted

@@ -10,9 +10,7 @@ from http_serving import MODEL, completion, engine
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.config import ModelConfig
-from nanogpt.model import GPT
+from nanogpt import GPT, ModelConfig, encode
 from nanogpt.sampling import LogitsParams
 from nanogpt.server.admission import PATIENCE_S, Deadlines
 from nanogpt.server.continuation import Continuation

@@ -18,13 +18,7 @@ from support import call
 
 from nanogpt.experiments.slo_table import run_trial
 from nanogpt.slo import variants
-from nanogpt.slo.load import (
-    LONGEST_TOKENS,
-    POST_COST,
-    SHORTEST_TOKENS,
-    Arrival,
-    two_tier_load,
-)
+from nanogpt.slo.load import LONGEST_TOKENS, POST_COST, SHORTEST_TOKENS, Arrival, two_tier_load
 from nanogpt.slo.policy import predict
 from nanogpt.slo.prefill_simulation import TOKEN_BUDGET, simulate
 from nanogpt.slo.slo_record import PassRecord, Run, Variant

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 from preempting import assert_gone, prompt, tiny_model
 
-from nanogpt.config import EngineConfig
+from nanogpt import GPT, EngineConfig, generate
 from nanogpt.fleet import transfers
-from nanogpt.model import GPT
-from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
 from nanogpt.workers.router_state import Result
@@ -143,7 +141,10 @@ def acting(answer: Callable[..., Any], act: Callable[[], object]) -> Callable[..
     return policy
 
 
-@pytest.mark.parametrize(("victim", "when"), [(0, "prefill"), (0, "sent"), (1, "ordered")])
+@pytest.mark.parametrize(
+    ("victim", "when"),
+    [pytest.param(0, "prefill", marks=pytest.mark.nightly), (0, "sent"), (1, "ordered")],
+)
 def test_killing_either_side_of_a_transfer_loses_nothing(
     monkeypatch: pytest.MonkeyPatch, victim: int, when: str
 ):

@@ -13,14 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from fakes import tiny_llama
 from launching import running
 from preempting import CONFIG, assert_gone, nothing_left, prompt, tiny_model
 
-from nanogpt.config import EngineConfig, TimedKey
+from nanogpt import GPT, EngineConfig, generate
+from nanogpt.config import TimedKey
 from nanogpt.fleet import decisions
-from nanogpt.model import GPT
-from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
 from nanogpt.views.fleet_views import WorkerView
@@ -218,7 +216,7 @@ class Key:
         return (view.id,)
 
 
-@pytest.mark.parametrize("is_timed", [False, True])
+@pytest.mark.parametrize("is_timed", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_of_several_bad_requests_each_ends_alone_and_no_result_is_lost(
     monkeypatch: pytest.MonkeyPatch, is_timed: bool
 ):
@@ -255,10 +253,7 @@ def test_settings_and_routes_that_do_not_work_are_named():
     assert_gone(process_ids)
 
 
-def test_workers_serve_a_llama_and_refuse_another_model_before_any_starts(tmp_path: Path):
-    with Fleet(tiny_llama(), 1, SETTINGS) as fleet:
-        (result,) = fleet.serve([Request(0, prompt(20), 5)])
-    assert list(result.tokens) == generate(tiny_llama(), prompt(20), 5)
+def test_workers_refuse_a_model_of_another_kind_before_any_starts(tmp_path: Path):
     with nothing_left(tmp_path), pytest.raises(ValueError, match="a Third; worker processes serve"):
         Fleet(type("Third", (GPT,), {})(CONFIG), 1, SETTINGS)
 

@@ -2,25 +2,23 @@
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tiers
 import torch
-from fakes import refusal
+from fakes import refusal, tiny_llama
 from hypothesis import given
 from hypothesis import strategies as st
-from preempting import CONFIG, prompt, tiny_model
+from preempting import prompt, tiny_model
 
-from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt import GPT, EngineConfig, ModelConfig, Policies, generate
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.kv_store import KVStore
-from nanogpt.policies import Policies
 from nanogpt.policies.blocks import block_hashes
-from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import PrefixHitRecord, WorkRecord
@@ -169,13 +167,16 @@ def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
     assert num_hits and (num_evicted > 0) == (kv_tokens < 1000)
 
 
-def test_a_mapped_model_is_the_model_and_copies_no_weights(tmp_path: Path):
-    weights = tmp_path / "weights"
-    write_model(tiny_model(), weights)
+@pytest.mark.parametrize("make_model", [tiny_model, tiny_llama])
+def test_a_mapped_model_is_the_model_and_copies_no_weights(
+    make_model: Callable[[], GPT], tmp_path: Path
+):
+    weights, model = tmp_path / "weights", make_model()
+    write_model(model, weights)
     mapped = map_model(weights)
     tokens = torch.tensor([prompt(30)])
-    assert torch.equal(mapped(tokens)[0], tiny_model()(tokens)[0])
-    assert mapped.config == CONFIG
+    assert torch.equal(mapped(tokens)[0], model(tokens)[0])
+    assert mapped.config == model.config
     maps = Path("/proc/self/maps")
     if maps.is_file():
         ranges = [line.split()[0] for line in maps.read_text().splitlines() if str(weights) in line]

@@ -1,22 +1,11 @@
-"""Engine runs whose traces must stay as they are while code moves, over every setting there is.
+"""Engine runs over every setting there is: their loads, their engines and their requests."""
 
-    PYTHONPATH=tests python -m golden_runs > traces.jsonl
-
-prints each as one line of JSON, so that two states of the code can be compared with diff;
-tests/golden/traces.json holds a digest of each.
-"""
-
-import hashlib
-import json
-import sys
 from typing import Any
 
 from fakes import prompt_of, tiny_model
 
+from nanogpt import Engine, EngineConfig, Policies
 from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.config import EngineConfig
-from nanogpt.engine import Engine
-from nanogpt.policies import Policies
 from nanogpt.request import Request
 from nanogpt.speculative.trigram import TrigramDraft
 
@@ -78,19 +67,3 @@ def arrivals_of(load: str) -> list[tuple[int, Request]]:
         (step, Request(i, prompt_of(0 if i == 3 else i, length), max_new, priority))
         for i, (step, length, max_new, priority) in enumerate(LOADS[load])
     ]
-
-
-def trace_of(load: str, settings: dict[str, Any]) -> str:
-    """The trace of one run as JSON."""
-    trace = engine_of(settings, Policies()).run(arrivals_of(load))
-    return json.dumps(trace.to_json(), sort_keys=True)
-
-
-def digest(text: str) -> str:
-    """Enough of a SHA-256 to tell two texts apart."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-if __name__ == "__main__":
-    for name, (load, how) in runs().items():
-        sys.stdout.write(json.dumps([name, json.loads(trace_of(load, how))]) + "\n")
