@@ -165,10 +165,10 @@ def fake_request(request_id: int, prompt_len: int, max_new: int, priority: int =
 
 
 def fake_engine(
-    config: EngineConfig, policies: Policies = Policies(), nan_at: int | None = None
+    config: EngineConfig, policies: Policies = Policies()
 ) -> tuple[Engine, FakeExecutor]:
     """An engine over a fresh fake executor, and that executor."""
-    fake = FakeExecutor(nan_at)
+    fake = FakeExecutor()
     return Engine(fake_model(), config, policies, make_executor=fake.bind), fake
 
 

@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -59,6 +60,10 @@ def workloads(draw: st.DrawFn, policies: Sequence[Any]) -> tuple[list[Ask], Engi
     )
 
 
+class Spoilt(Exception):
+    """What a policy raises that lets a step fail on purpose; the step is run again."""
+
+
 def steps_of(engine: Engine, arrivals: Arrivals) -> Iterator[StepRecord]:
     """Serve as `Engine.run` does, stopping after every step for a look."""
     queue = sorted(arrivals, key=lambda arrival: arrival[0])
@@ -67,7 +72,8 @@ def steps_of(engine: Engine, arrivals: Arrivals) -> Iterator[StepRecord]:
             engine.step_number = max(engine.step_number, queue[0][0])
         while queue and queue[0][0] <= engine.step_number:
             engine.submit(queue.pop(0)[1])
-        yield engine.step()
+        with suppress(Spoilt):
+            yield engine.step()
         assert engine.step_number < 2000, "this run does not end"
 
 

@@ -1,7 +1,8 @@
 """Engines with K/V in blocks: the oracle's texts, books that agree after every step, sharing."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,16 +22,18 @@ from fakes import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from lockstep import steps_of, watched
+from lockstep import Spoilt, steps_of, watched
 from tiers import examples
 
 from nanogpt import Engine, EngineConfig, Policies
+from nanogpt.block_pool import BlockPool
 from nanogpt.config import EXECUTORS
 from nanogpt.executors.paged_attention import contiguous_groups
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_cache_manager import kv_limit
 from nanogpt.outputs import PrefixHit, Row
 from nanogpt.policies.blocks import block_hashes
+from nanogpt.policies.queueing import assign_tokens
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
@@ -87,10 +90,21 @@ def any_policies(rng: random.Random) -> Policies:
     return Policies(plan_step=plan, load_or_compute=lambda *_: rng.choice(load), spill=spill)
 
 
+def spoiling(rng: random.Random) -> Callable[..., Any]:
+    """A policy that lets one step in five fail when its K/V is written."""
+
+    def assign(*given: Any) -> Any:
+        if rng.random() < 0.2:
+            raise Spoilt
+        return assign_tokens(*given)
+
+    return assign
+
+
 @examples(1)
 @given(st.integers(0, 10**9))
 def test_whatever_is_shared_and_copied_the_texts_and_the_kv_are_the_oracles(seed: int):
-    """Requests that begin alike under tiers, preemption, drafts, windows and salts."""
+    """Requests that begin alike under tiers, preemption, drafts, windows, salts and failures."""
     rng, arrivals = random.Random(seed), list[tuple[int, Request]]()
     size = rng.choice([1, 2, 3, 3, 4, 8])
     for i in range(rng.randint(3, 9)):
@@ -116,6 +130,8 @@ def test_whatever_is_shared_and_copied_the_texts_and_the_kv_are_the_oracles(seed
         preempt_to_admit=rng.random() < 0.5, policy=rng.choice(["fcfs", "priority"]), **settings,
     )  # fmt: skip
     policies = rng.choice([Policies(), any_policies(rng)])
+    if rng.random() < 0.5:
+        policies = replace(policies, assign_tokens=spoiling(rng))
     trace = watched(arrivals, config, policies, draft=sometimes_right)
     assert share or not any(step.prefix_hits for step in trace.steps)
     crowded = [step for step in trace.steps if step.preempted]
@@ -287,3 +303,19 @@ def test_the_record_says_what_happened_to_the_pool_and_is_json():
     }  # fmt: skip
     assert last["blocks"]["tables"] == [] and last["blocks"]["idle"] == [1, 0]
     assert last["blocks"]["freed"] == [0, 2]
+
+
+# ---------------------------------------------------------------- hashes and the pool
+
+
+def test_a_hash_depends_on_the_salt_and_is_the_same_on_every_machine():
+    assert block_hashes([1, 2], 2, "") != block_hashes([1, 2], 2, "tenant")
+    assert block_hashes([1, 2, 9], 2, "")[0].startswith("131088e07b7d1034")
+
+
+def test_a_pool_that_is_too_small_says_so_and_gives_nothing():
+    pool = BlockPool(3, 1, Policies())
+    pool.take([], 8, 4)
+    with pytest.raises(ValueError, match="2 blocks are wanted; 1 of 3 are free"):
+        pool.take([], 8, 4)
+    assert pool.num_free == 1

@@ -27,6 +27,7 @@ from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import EXECUTORS, TimedKey
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
+from nanogpt.kv_cache import KVCache
 from nanogpt.planning import Plan, plan_step
 from nanogpt.request import Request
 from nanogpt.validate import PolicyError
@@ -172,6 +173,8 @@ def test_a_step_whose_logits_are_not_finite_leaves_no_trace_and_no_nan_in_the_ca
             else:  # a step without logits: requests only left
                 assert not engine.trace().steps[-1].work
             weights.copy_(healthy)
+        if isinstance(engine.cache, KVCache):
+            assert engine.cache.storage.isfinite().all()
         if not engine.scheduler.is_done():
             engine.step()
         engine.cache.check()

@@ -249,21 +249,6 @@ def test_a_request_that_the_scheduler_refuses_is_noted_and_the_others_are_served
 
 
 @pytest.mark.process
-def test_the_slo_policy_preempts_for_the_urgent_and_lets_it_run_alone():
-    long, urgent = Request(0, prompt(90), 2), Request(1, prompt(8, 2), 2)
-    other = Request(2, prompt(10, 3), 2)
-    preemption = Preemption(slo_gate(a=1000.0, c=1000.0), rank_policies=HELD)
-    with engine_with(preemption) as engine:
-        engine.arrive(long, slo_us=10**10)
-        engine.arrive(other, slo_us=10**10)
-        arrive_in_mid_pass(engine, urgent, slo_us=10**7)
-        engine.serve()
-    assert engine.preemptions[0].candidate == 1
-    assert work_of(engine)[0] == {}
-    assert_served_as_by_the_oracle(engine, [long, urgent, other])
-
-
-@pytest.mark.process
 def test_a_request_is_aborted_in_the_inbox_and_while_it_runs():
     with engine_with(Preemption(), EngineConfig(token_budget=8)) as engine:
         requests = [Request(i, prompt(6 + i, i), 5) for i in range(4)]
