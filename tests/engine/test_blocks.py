@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from fakes import (
     FakeExecutor,
     OneText,
@@ -31,9 +33,10 @@ from nanogpt.config import EXECUTORS
 from nanogpt.executors.paged_attention import contiguous_groups
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_cache_manager import kv_limit
-from nanogpt.outputs import PrefixHit, Row
+from nanogpt.outputs import PrefixHit, Requeue, Row, SchedulerOutput
+from nanogpt.planning import Candidates
 from nanogpt.policies.blocks import block_hashes
-from nanogpt.policies.queueing import assign_tokens
+from nanogpt.policies.queueing import ResumeState, assign_tokens
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
@@ -319,3 +322,34 @@ def test_a_pool_that_is_too_small_says_so_and_gives_nothing():
     with pytest.raises(ValueError, match="2 blocks are wanted; 1 of 3 are free"):
         pool.take([], 8, 4)
     assert pool.num_free == 1
+
+
+def test_a_cached_block_that_a_failed_step_has_written_to_is_found_no_more():
+    pool = BlockPool(2, 1, Policies())
+    table = pool.take([], 8, 4)
+    pool.publish([(0, table[0], "first"), (1, table[1], "second")])
+    pool.drop(table)
+    pool.begin()
+    [taken] = pool.take([], 4, 4)
+    pool.restore()
+    pool.check([])
+    assert pool.num_free == 2
+    assert pool.block_of == {"first": table[0]} and taken == table[1]
+
+
+def test_a_step_that_fails_gives_those_that_it_preempted_their_kv_back():
+    engine, victim = (
+        Engine(tiny_model(), EngineConfig(block_size=4)),
+        Request(0, prompt_of(0, 9), 5),
+    )
+    engine.submit(victim)
+    engine.step()
+    cache = blocks_of(engine)
+    table, held = cache.table(0), cache.held(0).clone()
+    requeue = Requeue(victim, ResumeState(victim.tokens_so_far, 0, 0, 0), (), "for a test")
+    preempting = SchedulerOutput(1, 0, 0, (), (requeue,), Candidates((), (), ()), None, [], {}, ())
+    with suppress(KeyError), cache.transaction(preempting):
+        cache.pool.take([], cache.pool.num_free * 4, 4)
+        cache.storage[:] = 0  # as others write to all of it
+        raise KeyError
+    assert cache.table(0) == table and torch.equal(cache.held(0), held)

@@ -264,6 +264,7 @@ def least_cpu_s(work: Callable[[], object], times: int) -> float:
     return min(seconds)
 
 
+@pytest.mark.nightly  # by default `test_growth` counts calls
 @pytest.mark.parametrize(
     ("finished", "waiting", "config"),
     [

@@ -118,18 +118,6 @@ def test_the_same_request_twice_is_refused_and_keeps_its_place():
     assert other.scheduler.is_done()
 
 
-def test_a_run_refuses_a_bad_request_before_anything_runs_and_it_may_be_corrected():
-    engine, fake = fake_engine(EngineConfig(4, max_kv_tokens=20))
-    before, bad = snapshot(engine), fake_request(1, 2, 0)
-    arrivals = [(0, fake_request(0, 3, 2)), (9, bad)]
-    with pytest.raises(ValueError, match="request 1: max_new_tokens is 0"):
-        engine.run(arrivals)
-    assert (snapshot(engine), fake.calls) == (before, [])
-    bad.max_new_tokens = 2
-    engine.run(arrivals)
-    assert bad.status == "done"
-
-
 # ---------------------------------------------------------------- what an engine is built from
 
 SETTINGS: list[tuple[dict[str, Any], str]] = [

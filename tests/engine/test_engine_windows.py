@@ -57,21 +57,6 @@ def run_with(policies: Policies, kv_storage: str, **limits: Any) -> tuple[Trace,
 @pytest.mark.parametrize(
     ("name", "kv_storage", "part"),
     [
-        ("rolling_buffer_index", "ring", lambda p, w, s: p if p < s else s + w - 1 - (p - s) % w),
-        ("rolling_buffer_index", "ring", lambda p, w, s: w + p if p < s else p % w),
-        ("visible", "ring", lambda q, k, w, s: k <= q and (k < s or k >= q - w)),
-        ("kv_usage", "ring", lambda c, n, w, s: [min(c, w + s) + n, min(c + n, w + s)]),
-    ],
-)
-def test_another_right_answer_changes_nothing(name: str, kv_storage: str, part: Any):
-    trace, wrong = run_with(Policies(**{name: part}), kv_storage)
-    assert wrong == 0
-    assert trace == run_with(Policies(), kv_storage)[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "kv_storage", "part"),
-    [
         ("evict", "evict", lambda k, v, w, s: (k[:, : w + s].clone(), v[:, : w + s].clone())),
         ("evict", "evict", lambda k, v, w, s: evict(k, v, w - 1, s)),
         ("rolling_buffer_index", "ring", lambda p, w, s: p % w),

@@ -41,10 +41,11 @@ def calls_of(job: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_a_step_costs_the_same_however_many_wait(settings: dict[str, Any]):
+def test_a_step_costs_the_same_however_many_wait_or_have_finished(settings: dict[str, Any]):
     def five_steps(num_waiting: int) -> int:
         config = EngineConfig(16, **settings)
         engine = Engine(fake_model(), config, make_executor=OneText().bind)
+        engine.run(one_text([(0, fake_request(10**6 + i, 1, 1)) for i in range(num_waiting)]))
         for i in range(num_waiting):
             [(_, request)] = one_text([(0, fake_request(i, 20, 9, priority=i % 3))])
             request.cache_salt = str(i) if i % 2 else None  # half begin alike, half share nothing

@@ -50,34 +50,6 @@ def trace_of(scheduler: Scheduler) -> Trace:
     return scheduler.trace
 
 
-def test_the_four_tests_of_the_scheduling_post_pass():
-    exact = load_model().double()
-
-    def served(policy: str, *specs: tuple[str, int, int], max_kv_tokens: int = 256) -> Scheduler:
-        requests = [
-            Request(i, encode(text), n, priority) for i, (text, n, priority) in enumerate(specs)
-        ]
-        return scheduled_generate(
-            exact, requests, policy, token_budget=16, max_kv_tokens=max_kv_tokens
-        )
-
-    prompts = ("O Romeo, ", "To be or ", "KING HENRY:\n")
-    first = trace_of(served("fcfs", *((prompt, 10, 0) for prompt in prompts)))
-    assert [i for step in first.steps for i in step.finished] == [0, 1, 2]
-    two = ("A " * 15, 3, 2), ("B " * 3, 3, 0)
-    assert [trace_of(served(each, *two)).steps[0].admitted for each in ("fcfs", "priority")] == [
-        (0,), (1,)
-    ]  # fmt: skip
-    pair = ("A " * 5, 10, 2), ("B " * 5, 5, 0)
-    stressed = served("priority", *pair, max_kv_tokens=22)
-    assert [request.id for request in stressed.preempted] == [0]
-    # KEY CHECK: prompt + generated - 1 entries, before the last token released them all.
-    works = [w for step in trace_of(stressed).steps for w in step.work if w.request_id == 0]
-    assert works[-1].end == 10 + 10 - 1
-    alone = trace_of(served("fcfs", pair[0]))
-    assert trace_of(stressed).generated_tokens(0) == alone.generated_tokens(0)
-
-
 def test_the_defaults_of_a_run_function_are_the_posts():
     s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 3)])
     assert (s.policy, s.token_budget, s.max_kv_tokens) == ("fcfs", 16, 256)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import TINY, prompt_of, tiny_model
+from fakes import TINY, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_sampling import any_params, plain_probabilities
 
-from nanogpt import Engine, generate
+from nanogpt import Engine
 from nanogpt.request import Request
 from nanogpt.sampling import (
     LogitsParams,
@@ -107,13 +107,6 @@ def test_tokens_that_are_as_likely_as_the_last_one_kept_stay_in_every_batch():
         assert (both[0] > 0).tolist() == [True, True, True, False]
         assert torch.equal(both[:1], probabilities(logits[:1], 1.0, filters))
     assert sample_tokens(logits, 1.0, [0.99, 0.0], (0.0, 1, 1.0)) == [0, 3]
-
-
-def test_no_stop_token_comes_before_min_tokens_and_then_it_may():
-    [stop] = generate(tiny_model(), prompt_of(3, 6), 1)
-    params = LogitsParams(min_tokens=3, stop_token_ids=(stop,), logit_bias=((stop, 100),))
-    text = generate(tiny_model(), prompt_of(3, 6), 5, logits_params=params)
-    assert [token == stop for token in text] == [False] * 3 + [True] * 2
 
 
 @pytest.mark.parametrize(

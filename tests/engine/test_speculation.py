@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import TINY, fake_model, fake_request, oracle, prompt_of, sometimes_right, tiny_model
+from fakes import TINY, oracle, prompt_of, sometimes_right, tiny_model
 from plain_sampling import plain_probabilities
 
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Trace, generate
@@ -18,7 +18,7 @@ from nanogpt.experiments.trace_metrics import request_metrics
 from nanogpt.policies.acceptance import draw
 from nanogpt.request import Request
 from nanogpt.sampling import LogitsParams, probabilities
-from nanogpt.speculative.drafting import Draft, tempered, within_blocks
+from nanogpt.speculative.drafting import Draft, tempered
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.validate import PolicyError
 
@@ -86,25 +86,6 @@ def test_no_guess_goes_beyond_the_last_token_or_the_context():
     request = Request(0, prompt_of(1, 50), TINY.max_model_len - 50 + 1)
     engine.run([(0, request)])
     assert tuple(request.generated_tokens) == oracle(tuple(prompt_of(1, 50)), 15)
-
-
-@pytest.mark.parametrize(("kv", "most"), [(14, 0), (15, 1), (40, 2)])
-def test_guesses_take_only_kv_tokens_that_are_not_reserved(kv: int, most: int):
-    config = EngineConfig(token_budget=64, max_kv_tokens=kv, num_draft_tokens=4)
-    engine = Engine(tiny_model(), config, draft=flat)
-    engine.submit(Request(0, prompt_of(0, 9), 4))
-    engine.submit(Request(1, prompt_of(1, 3), 2))
-    engine.step()
-    assert sum(len(work.drafted) for work in engine.step().work) == most
-
-
-def test_drafts_take_no_block_that_is_reserved():
-    """Two decodes of 6 and 7 tokens in blocks of 4, and 3 blocks that are not reserved."""
-    engine = Engine(fake_model(), EngineConfig(block_size=4, max_kv_tokens=28))
-    decodes = [fake_request(0, 6, 40), fake_request(1, 7, 40)]
-    assert within_blocks(engine.scheduler.kv, decodes, [9, 9], 12) == [2 + 4, 1 + 4]
-    assert within_blocks(engine.scheduler.kv, decodes, [9, 9], 4) == [2, 1]
-    assert within_blocks(engine.scheduler.kv, decodes, [1, 0], 12) == [1, 0]
 
 
 # ---------------------------------------------------------------- sampled: the target's law

@@ -17,7 +17,6 @@ from nanogpt.experiments.trace_metrics import (
     token_times_us,
 )
 from nanogpt.experiments.trace_waits import wait_reasons
-from nanogpt.posts.post_engine import step_log
 from nanogpt.request import Request
 from nanogpt.sampling import LogitsParams
 from nanogpt.trace import (
@@ -74,24 +73,6 @@ def test_a_requests_record_has_every_field_that_its_caller_sets():
     engine.submit(asked)
     record = engine.trace().to_json()["requests"][0]
     assert {name: record[name] for name in names} == plain({n: getattr(asked, n) for n in names})
-
-
-LOG = """\
-[step 0] prefill=0[0:5] decode=[] waiting=[] kv=5
-[step 1] prefill=1[0:5] decode=[0] waiting=[] kv=11
-[step 2] prefill=None decode=[0, 1] waiting=[] kv=13
-[step 3] prefill=None decode=[0] waiting=[1] kv=0 preempted=[1]
-[step 4] prefill=1[0:6] decode=[] waiting=[] kv=6
-[step 5] prefill=1[6:7] decode=[] waiting=[] kv=7
-[step 6] prefill=None decode=[1] waiting=[] kv=0"""
-
-
-def test_the_step_log_says_what_prefills_decodes_waits_and_leaves(trace: Trace):
-    assert step_log(trace) == LOG
-    assert trace.steps[3].waits == (
-        WaitRecord(1, "waiting", "preempted to keep the KV budget"),
-    )  # fmt: skip
-    assert step_log(fake_engine(EngineConfig())[0].trace()) == ""
 
 
 # ---------------------------------------------------------------- waits

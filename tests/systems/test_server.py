@@ -107,23 +107,6 @@ def test_a_conversation_is_answered_up_to_the_empty_line(server: Any):
     assert create(**asked).choices[0].message.content == whole.partition("\n\n")[0]
 
 
-def test_a_stop_string_ends_the_text_and_is_not_in_it(server: Any):
-    whole = oracle(PROMPT, 40)
-    stop = whole[17:20]
-    expected = whole[: whole.index(stop)]
-    body = completion(max_tokens=40, temperature=0, stop=["zzzz", stop])
-    answer = server.post("/v1/completions", body).json()
-    assert answer["choices"][0]["text"] == expected
-    assert answer["choices"][0]["finish_reason"] == "stop"
-    streams = {"stream": True, "stream_options": {"include_usage": True}}
-    events = events_of(server.post("/v1/completions", body | streams).text.splitlines())
-    assert text_of(events) == expected
-    assert events[-3]["choices"][0]["finish_reason"] == "stop"
-    for usage in (answer["usage"], events[-2]["usage"]):
-        assert usage["completion_tokens"] == len(expected) + len(stop)
-    server.wait_until_idle()
-
-
 def test_the_model_is_listed_and_a_clients_own_exceptions_are_raised(server: Any):
     import openai
 

@@ -2,7 +2,6 @@
 
 import codecs
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -72,13 +71,10 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
         ({"response_format": {"type": "json_object"}}, "response_format", "vocabulary has no brac"),
         ({"suffix": "x"}, "suffix", "suffix is 'x', which this server does not support; it may be"),
         ({"top_p": 1.5}, "top_p", "top_p is 1.5; it must be a number from 0 to 1"),
-        ({"top_k": 0.5}, "top_k", "top_k is 0.5: Expected `int"),
-        ({"min_tokens": 21}, "min_tokens", "min_tokens is 21; it must be at most 20"),
-        ({"logit_bias": {"65": 1}}, "logit_bias", "a token is 65; it must be at most 64"),
         ({"logit_bias": {"e": 1}}, "logit_bias", "logit_bias is {'e': 1}: Expected `int`"),
         ({"logit_bias": {"5": -101}}, "logit_bias", "-101.0; it must be a number from -100 to"),
-        ({"stream_options": {"x": 1}}, "stream_options", "stream_options.x is a field that this"),
         ({"cache_salt": "a" * 129}, "cache_salt", "Expected `str` of length <= 128"),
+        ({"stream_options": {"x": 1}}, "stream_options", "stream_options.x is a field that this"),
     ],
 )
 def test_a_bad_field_is_named_with_its_limit(fields: dict[str, Any], param: str, said: str):
@@ -304,16 +300,6 @@ def test_a_text_ends_before_the_first_stop_string_however_its_tokens_come(
     assert continuation.is_stopped == (end is not None)
     assert continuation.num_tokens == (end or len(text))
     assert given_out + continuation.rest() == expected
-
-
-def test_after_a_restart_the_same_tokens_give_nothing_twice():
-    continuation = Continuation()
-    tokens: Sequence[int] = encode("To be, or")
-    assert continuation.feed(tokens[:6]) == "To be,"
-    continuation.restart(2)
-    assert continuation.feed(tokens[2:5]) == ""
-    assert continuation.feed(tokens[5:]) == " or"
-    assert continuation.num_tokens == 9
 
 
 def test_a_conversation_is_a_scene():
