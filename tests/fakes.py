@@ -23,8 +23,6 @@ from nanogpt.planning import Plan
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
 from nanogpt.validate import PolicyError
-from nanogpt.window.window_blocks import WindowBlockKVCache
-from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
 TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, max_model_len=64)
 FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, max_model_len=64)
@@ -93,14 +91,13 @@ class FakeExecutor:
     """Deterministic logits and a record of every (request id, start, length) that it was asked for.
 
     Asserts that each row continues exactly where the cache ends, at the right positions and with
-    the right tokens. Call number `nan_at` (from 0) answers with NaN.
+    the right tokens.
     """
 
     name = "fake"
 
-    def __init__(self, nan_at: int | None = None) -> None:
+    def __init__(self) -> None:
         self.calls: list[list[tuple[int, int, int]]] = []
-        self.nan_at = nan_at
 
     def bind(self, model: GPT, cache: KVStore, policies: Policies) -> "FakeExecutor":
         """Take the place of an executor's class: `Engine(..., make_executor=fake.bind)`."""
@@ -115,15 +112,11 @@ class FakeExecutor:
         for i, row in enumerate(rows):
             end = row.context_len + len(row.input_ids)
             wanted = range(row.context_len, end)
-            assert list(range(row.context_len)) == list(self.cache.positions(row.request_id)) or (
-                isinstance(self.cache, WindowedKVCache | WindowBlockKVCache)
-            )
+            assert list(range(row.context_len)) == list(self.cache.positions(row.request_id))
             assert list(row.positions) == list(wanted)
             assert list(row.input_ids) == [token_at(row.request_id, p) for p in wanted]
             assert not row.is_decode or len(row.input_ids) == 1
             logits[i, token_at(row.request_id, end)] = 9.0
-        if self.nan_at == len(self.calls):
-            logits[-1, 3] = float("nan")
         self.calls.append([(row.request_id, row.context_len, len(row.input_ids)) for row in rows])
         num_tokens = sum(len(row.input_ids) for row in rows)
         slot_mapping = self.cache.slot_mapping(rows)
@@ -131,31 +124,6 @@ class FakeExecutor:
         for layer in range(FAKE.num_layers):
             self.cache.write(layer, slot_mapping, nothing, nothing)
         return ModelOutput(logits, (forward_record(rows, self.cache, num_tokens),))
-
-
-class SharingFake(FakeExecutor):
-    """The fake reads nothing, so it does not mind where K/V lies."""
-
-    reads_cache = True
-
-
-class OneText(SharingFake):
-    """Every request is request 0, and the prompts are its own."""
-
-    def execute(self, rows: Sequence[Row]) -> ModelOutput:
-        result = super().execute(
-            [
-                Row(row.request_id, [token_at(row.request_id, p) for p in row.positions],
-                    row.positions, row.context_len, row.is_decode, row.token_ids)
-                for row in rows
-            ]
-        )  # fmt: skip
-        for i, row in enumerate(rows):
-            assert list(row.input_ids) == [token_at(0, p) for p in row.positions]
-            if result.logits[i].isfinite().all():
-                result.logits[i] = 0
-                result.logits[i, token_at(0, row.context_len + len(row.input_ids))] = 9
-        return result
 
 
 def fake_request(request_id: int, prompt_len: int, max_new: int, priority: int = 0) -> Request:
@@ -170,13 +138,6 @@ def fake_engine(
     """An engine over a fresh fake executor, and that executor."""
     fake = FakeExecutor()
     return Engine(fake_model(), config, policies, make_executor=fake.bind), fake
-
-
-def one_text(arrivals: list[tuple[int, Request]]) -> list[tuple[int, Request]]:
-    """The same requests in the world of `OneText`: each begins as request 0 does."""
-    for _, request in arrivals:
-        request.prompt_tokens = [token_at(0, p) for p in range(len(request.prompt_tokens))]
-    return arrivals
 
 
 def fake_arrivals(asks: Sequence[Ask]) -> list[tuple[int, Request]]:

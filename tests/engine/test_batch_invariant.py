@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanogpt import Engine, EngineConfig, encode, load_model
+from nanogpt import Engine, EngineConfig, encode, generate, load_model
 from nanogpt.executors.compiled import CompiledExecutor
 from nanogpt.features import executor_type
 from nanogpt.outputs import ModelOutput, Row
@@ -54,6 +54,9 @@ def test_the_same_bits_in_every_batch_chunking_storage_and_after_preemption(
 ):
     common = {"executor": executor, "sliding_window": window}
     alone, texts, _ = serve(token_budget=512, max_batch_size=1, **common)
+    model = load_model()
+    right = [generate(model, encode(prompt), 8, sliding_window=window) for prompt in PROMPTS]
+    assert texts == right, "over more than one tile of keys"
     kv = {"max_kv_tokens": 90 if window is None else 27}
     other: list[dict[str, Any]] = [{"token_budget": 7}, {"token_budget": 400}, kv]
     other.append({"num_draft_tokens": 3} if window is None else {"kv_storage": "evict"})

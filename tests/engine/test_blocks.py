@@ -10,21 +10,16 @@ import pytest
 import torch
 from fakes import (
     FakeExecutor,
-    OneText,
-    SharingFake,
     any_legal_plan,
     assert_equals_oracle,
-    fake_arrivals,
     fake_model,
-    follower,
-    one_text,
     prompt_of,
     sometimes_right,
     tiny_model,
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from lockstep import Spoilt, steps_of, watched
+from lockstep import Spoilt, watched
 from tiers import examples
 
 from nanogpt import Engine, EngineConfig, Policies
@@ -37,49 +32,15 @@ from nanogpt.outputs import PrefixHit, Requeue, Row, SchedulerOutput
 from nanogpt.planning import Candidates
 from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.queueing import ResumeState, assign_tokens
-from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
 
 SHARING = EngineConfig(token_budget=64, block_size=4, share_prefixes=True)
-WINDOWS = st.one_of(st.none(), st.tuples(st.integers(1, 12), st.integers(0, 5)))
-"""No window, or one with so many sinks."""
-POLICY_SETS = st.one_of(
-    st.just(Policies()),
-    st.builds(lambda seed: Policies(plan_step=any_legal_plan(seed)), st.integers(0, 99)),
-)
 
 
 def blocks_of(engine: Engine) -> KVCache:
     assert isinstance(engine.cache, KVCache)
     return engine.cache
-
-
-def check_books(engine: Engine) -> None:
-    """Tables name exactly what is seen, full blocks are found, and what is in use is counted."""
-    cache, scheduler, config = blocks_of(engine), engine.scheduler, engine.config
-    cache.check()
-    size, running = cache.size, [*scheduler.active, *scheduler.prefilling]
-    assert sorted(cache.holders()) == sorted(request.id for request in running)
-    for request in running:
-        computed = request.num_computed_tokens
-        kept = kept_positions(computed, config.sliding_window, config.num_sinks)
-        assert list(cache.positions(request.id)) == kept
-        assert len(cache.table(request.id)) == len({p // size for p in kept})
-        hashes = dict(enumerate(block_hashes(request.tokens_so_far[:computed], size, "")))
-        found = {hashes[p // size] for p in kept if p // size in hashes}
-        assert not config.share_prefixes or found <= cache.pool.block_of.keys()
-    in_use = len({block for request in running for block in cache.table(request.id)}) * size
-    charge, charged = scheduler.kv.kv_tokens_charged, scheduler.kv.reserve(running).kv_tokens
-    assert in_use <= charged
-    if config.sliding_window is None:
-        growth = sum(charge(r, r.remaining) - charge(r) for r in running)
-        assert in_use == charged - growth
-    assert config.max_kv_tokens is None or in_use <= config.max_kv_tokens
-
-
-def windowed(window: tuple[int, int] | None) -> dict[str, Any]:
-    return {"sliding_window": window[0], "num_sinks": window[1]} if window else {}
 
 
 def any_policies(rng: random.Random) -> Policies:
@@ -120,8 +81,9 @@ def test_whatever_is_shared_and_copied_the_texts_and_the_kv_are_the_oracles(seed
         "temperature": rng.choice([0.0, 0.0, 1.0]), "executor": rng.choice([*EXECUTORS, "packed"]),
     }  # fmt: skip
     if rng.random() < 0.4:
-        settings |= windowed(window := (rng.randint(1, 12), rng.randrange(6)))
-        most = min(most, kv_limit(*window, size))
+        window, sinks = rng.randint(1, 12), rng.randrange(6)
+        settings |= {"sliding_window": window, "num_sinks": sinks}
+        most = min(most, kv_limit(window, sinks, size))
     elif rng.random() < 0.5:  # of sampled texts with drafts, the oracle knows only the law
         settings |= {"num_draft_tokens": rng.choice([1, 3, 6]), "temperature": 0.0}
         settings["executor"] = rng.choice(["packed", "batch_invariant"])
@@ -141,53 +103,6 @@ def test_whatever_is_shared_and_copied_the_texts_and_the_kv_are_the_oracles(seed
     assert not any(work.drafted for step in crowded for work in step.work)
 
 
-@given(
-    asks=st.lists(
-        st.tuples(st.integers(0, 9), st.integers(1, 14), st.integers(1, 9), st.integers(0, 2)),
-        min_size=1, max_size=7,
-    ),
-    same=st.booleans(),
-    size=st.integers(1, 6),
-    window=WINDOWS,
-    more=st.integers(0, 12),
-    settings=st.fixed_dictionaries(
-        {
-            "host_kv_tokens": st.none() | st.integers(1, 40),
-            "token_budget": st.integers(1, 20),
-            "max_batch_size": st.integers(1, 5),
-            "policy": st.sampled_from(["fcfs", "priority"]),
-            "preempt_to_admit": st.booleans(),
-        }
-    ),
-    policies=POLICY_SETS,
-    nan_at=st.one_of(st.none(), st.integers(0, 20)),
-)  # fmt: skip
-def test_a_pool_that_is_hardly_enough_is_never_short_in_a_step(
-    asks, same, size, window, more, settings, policies, nan_at
-):
-    """`take` raises when it is. Where `same`, all prompts and texts are those of one request."""
-    least = max(-(-(length + new - 1) // size) * size for _, length, new, _ in asks)
-    most = (kv_limit(*window, size) if window else least) + more
-    config = EngineConfig(
-        max_kv_tokens=most, block_size=size, share_prefixes=True, **settings, **windowed(window)
-    )
-    fake = OneText(nan_at) if same else SharingFake(nan_at)
-    engine = Engine(fake_model(), config, policies, make_executor=fake.bind)
-    assert len(blocks_of(engine).pool.ref_counts) == most // size
-    arrivals = one_text(fake_arrivals(asks)) if same else fake_arrivals(asks)
-    try:
-        for _ in steps_of(engine, arrivals):
-            check_books(engine)
-    except ValueError as error:
-        if "not finite" not in str(error):
-            raise
-        check_books(engine)
-        engine.run([])
-    else:
-        follower(engine.trace(), config).check()
-    assert not blocks_of(engine).holders()
-
-
 # ---------------------------------------------------------------- sharing
 
 
@@ -195,7 +110,7 @@ def serve(engine: Engine, *requests: Request) -> list[int]:
     """Serve requests one after another; return how many tokens each prefilled."""
     for request in requests:
         engine.run([(engine.step_number, request)])
-        check_books(engine)
+        blocks_of(engine).check()
     works = [work for step in engine.trace().steps for work in step.work if work.kind == "prefill"]
     return [sum(w.end - w.start for w in works if w.request_id == each.id) for each in requests]
 
@@ -213,6 +128,14 @@ def test_full_blocks_are_shared_and_what_differs_is_computed():
     assert serve(engine, Request(2, [7], 3), Request(3, prompt[:16], 3)) == [1, 16 - 12]
     generated = Request(4, [*first.tokens_so_far, 3], 2)
     assert serve(engine, generated) == [30 - 28], "blocks that decodes filled are found too"
+
+
+def test_shared_blocks_are_charged_once():
+    engine, prompt = Engine(tiny_model(), replace(SHARING, max_kv_tokens=24)), prompt_of(1, 16)
+    serve(engine, Request(0, prompt, 1))
+    for i in (1, 2):  # five blocks each, of which they share four
+        engine.submit(Request(i, [*prompt, i], 3))
+    assert engine.step().admitted == (1, 2)
 
 
 def test_requests_with_other_salts_share_nothing_and_get_the_same_text():

@@ -10,7 +10,6 @@ from fakes import (
     assert_equals_oracle,
     fake_arrivals,
     fake_engine,
-    fake_request,
     prompt_of,
     snapshot,
     tiny_model,
@@ -98,24 +97,6 @@ def test_what_is_no_request_is_refused_in_a_sentence_and_the_engine_goes_on(call
     assert (snapshot(engine), engine.config) == (before, config)
     engine.run([(0, good[1])])
     assert_equals_oracle([(0, request) for request in good])
-
-
-def test_the_same_request_twice_is_refused_and_keeps_its_place():
-    engine, _ = fake_engine(EngineConfig(4, max_batch_size=1))
-    other, _ = fake_engine(EngineConfig(4))
-    first, second = fake_request(0, 4, 4), fake_request(1, 4, 4)
-    for request in (first, second):
-        engine.submit(request)
-    engine.step()
-    for request in (first, second):
-        before = snapshot(engine)
-        for each in (engine, other):
-            with pytest.raises(ValueError, match=f"request {request.id} "):
-                each.submit(request)
-        assert snapshot(engine) == before
-    assert (first.arrival_time, second.arrival_time) == (0, 0)
-    engine.run([])
-    assert other.scheduler.is_done()
 
 
 # ---------------------------------------------------------------- what an engine is built from

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fakes import OneText, fake_model, fake_request, one_text
+from fakes import fake_model, fake_request, prompt_of
 
 from nanogpt import Engine, EngineConfig, Policies
 from nanogpt.block_pool import BlockPool
 from nanogpt.policies.blocks import longest_match
+from nanogpt.recorded_texts import RecordedTexts
+from nanogpt.request import Request
 
 PRIORITY: dict[str, Any] = {"policy": "priority", "preempt_to_admit": True}
 BLOCKS: dict[str, Any] = {"block_size": 4, "max_kv_tokens": 400}
@@ -44,12 +46,11 @@ def calls_of(job: Callable[[], object]) -> int:
 def test_a_step_costs_the_same_however_many_wait_or_have_finished(settings: dict[str, Any]):
     def five_steps(num_waiting: int) -> int:
         config = EngineConfig(16, **settings)
-        engine = Engine(fake_model(), config, make_executor=OneText().bind)
-        engine.run(one_text([(0, fake_request(10**6 + i, 1, 1)) for i in range(num_waiting)]))
+        engine = Engine(RecordedTexts(), config)
+        engine.run([(0, Request(10**6 + i, [1], 1)) for i in range(num_waiting)])
         for i in range(num_waiting):
-            [(_, request)] = one_text([(0, fake_request(i, 20, 9, priority=i % 3))])
-            request.cache_salt = str(i) if i % 2 else None  # half begin alike, half share nothing
-            engine.submit(request)
+            salt = str(i) if i % 2 else None  # half begin alike, half share nothing
+            engine.submit(Request(i, prompt_of(0, 20), 9, i % 3, cache_salt=salt))
         return calls_of(lambda: [engine.step() for _ in range(5)])
 
     assert five_steps(800) < 1.1 * five_steps(40)
@@ -63,10 +64,9 @@ def test_a_request_s_blocks_are_looked_up_once_in_a_step():
         return longest_match(*asked)
 
     config = EngineConfig(32, **BLOCKS, share_prefixes=True)
-    engine = Engine(fake_model(), config, Policies(longest_match=spy), make_executor=OneText().bind)
+    engine = Engine(RecordedTexts(), config, Policies(longest_match=spy))
     for i in range(9):
-        [(_, request)] = one_text([(0, fake_request(i, 20, 9))])
-        engine.submit(request)
+        engine.submit(Request(i, prompt_of(0, 20), 9))
     while num_waiting := len(engine.scheduler.waiting):
         calls.clear()
         engine.step()

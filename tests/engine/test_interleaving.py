@@ -40,21 +40,22 @@ def test_a_step_is_exactly_one_call_of_the_model(
 
 def test_padding_is_what_a_fused_step_costs():
     """The post's step: three decodes beside a chunk of eight, 11 useful tokens and 32 computed."""
-    costs: dict[str, list[tuple[int, int]]] = {}
+    costs: dict[str, list[tuple[int, int, int]]] = {}
     for executor in EXECUTORS:
         engine = Engine(tiny_model(), EngineConfig(40, executor=executor))
         for i, length in enumerate([22, 15, 3]):
             engine.submit(Request(i, prompt_of(i, length), 9))
         engine.step()
         engine.submit(Request(3, prompt_of(3, 8), 9))
-        costs[executor] = [(f.useful_tokens, f.computed_tokens) for f in engine.step().forwards]
+        forwards = engine.step().forwards
+        costs[executor] = [(f.useful_tokens, f.prefill_tokens, f.computed_tokens) for f in forwards]
     assert costs == {
-        "packed": [(11, 11)],
-        "compiled": [(11, 11)],
-        "batch_invariant": [(11, 16)],
-        "single_mask": [(11, 11)],
-        "fused": [(11, 32)],
-        "padded": [(8, 8), (3, 3)],
+        "packed": [(11, 8, 11)],
+        "compiled": [(11, 8, 11)],
+        "batch_invariant": [(11, 8, 16)],
+        "single_mask": [(11, 8, 11)],
+        "fused": [(11, 8, 32)],
+        "padded": [(8, 8, 8), (3, 0, 3)],
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import TINY, oracle, prompt_of, sometimes_right, tiny_model
+from fakes import TINY, oracle, prompt_of, tiny_model
 from plain_sampling import plain_probabilities
 
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Trace, generate
@@ -76,16 +76,14 @@ def test_a_batch_guesses_with_what_the_plan_leaves_and_shares_it_evenly():
     ]  # fmt: skip
 
 
-def test_no_guess_goes_beyond_the_last_token_or_the_context():
-    for new in (1, 2, 4, 7):
-        trace = run_one(always_right, ONE, new)
-        assert len(trace.generated_tokens(0)) == new
-        assert sum(accepted + 1 for _, accepted in passes(trace)) == new - 1
-    assert passes(run_one(always_right, ONE, 4)) == [(2, 2)]
-    engine = Engine(tiny_model(), ONE, draft=sometimes_right)
-    request = Request(0, prompt_of(1, 50), TINY.max_model_len - 50 + 1)
-    engine.run([(0, request)])
-    assert tuple(request.generated_tokens) == oracle(tuple(prompt_of(1, 50)), 15)
+@pytest.mark.parametrize(("kv", "most"), [(14, 0), (15, 1), (40, 2)])
+def test_guesses_take_only_kv_tokens_that_are_not_reserved(kv: int, most: int):
+    config = EngineConfig(token_budget=64, max_kv_tokens=kv, num_draft_tokens=4)
+    engine = Engine(tiny_model(), config, draft=flat)
+    engine.submit(Request(0, prompt_of(0, 9), 4))
+    engine.submit(Request(1, prompt_of(1, 3), 2))
+    engine.step()
+    assert sum(len(work.drafted) for work in engine.step().work) == most
 
 
 # ---------------------------------------------------------------- sampled: the target's law

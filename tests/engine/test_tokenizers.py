@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt import decode, encode
-from nanogpt.checkpoints.byte_pairs import BYTE_OF, BytePairs, load_tokenizer
+from nanogpt.checkpoints.byte_pairs import BytePairs, load_tokenizer
 from nanogpt.checkpoints.tokenizer import ALPHABET, Characters
 
 
@@ -59,11 +59,6 @@ def test_a_character_or_a_token_that_is_none_is_named():
 
 
 # ---------------------------------------------------------------- byte pairs
-
-
-def test_each_byte_has_a_name_of_its_own():
-    assert sorted(BYTE_OF.values()) == list(range(256)) and len(BYTE_OF) == 256
-    assert (BYTE_OF["Ġ"], BYTE_OF["Ċ"], BYTE_OF["!"], BYTE_OF["Ń"]) == (32, 10, 33, 0xAD)
 
 
 @given(tokens=st.lists(st.integers(0, VOCAB_SIZE - 1), max_size=40))

@@ -166,7 +166,7 @@ def test_neither_simulation_waits_for_torch():
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
 def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
-    command = [sys.executable, "-m", "nanogpt.fleet", "--duration", "60", "--repeats", "100"]
+    command = [sys.executable, "-m", "nanogpt.fleet", "--duration", "20", "--repeats", "100"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(
         [*command, "--jobs", "2", "--json"], cwd=ROOT, start_new_session=True, **pipes
@@ -315,7 +315,7 @@ def test_a_pool_whose_parent_is_killed_ends(tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("after_ms", [*some(range(1, 25), 2), 300])
+@pytest.mark.parametrize("after_ms", [*some(range(1, 25), 1), 300])
 def test_an_interrupt_of_a_pool_is_one_line(tmp_path, after_ms: int):
     script = tmp_path / "jobs.py"
     script.write_text(SCRIPT)

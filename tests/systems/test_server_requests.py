@@ -302,6 +302,16 @@ def test_a_text_ends_before_the_first_stop_string_however_its_tokens_come(
     assert given_out + continuation.rest() == expected
 
 
+def test_after_a_restart_the_same_tokens_give_nothing_twice():
+    continuation = Continuation()
+    tokens = encode("To be, or")
+    assert continuation.feed(tokens[:6]) == "To be,"
+    continuation.restart(2)
+    assert continuation.feed(tokens[2:5]) == ""
+    assert continuation.feed(tokens[5:]) == " or"
+    assert continuation.num_tokens == 9
+
+
 def test_a_conversation_is_a_scene():
     messages = [
         ChatMessage("system", "A room."),
