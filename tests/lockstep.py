@@ -158,13 +158,15 @@ def assert_holds_the_right_kv(
             torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)
 
 
-def assert_copies_are_right(engine: Engine, texts: Mapping[int, tuple[int, ...]]) -> None:
+def assert_copies_are_right(
+    engine: Engine, texts: Mapping[int, tuple[int, ...]], model: Callable[[], GPT]
+) -> None:
     """Every copy in a host tier is the K/V of the text whose hash it has."""
     if not isinstance(engine.cache, BlockTables) or engine.cache.host is None:
         return
     copies, size, rule = dict(engine.cache.host.kv_of), engine.cache.size, engine.config
     for tokens, salt in itertools.product(texts.values(), ("", "tenant")):
-        right = kv_from_scratch(tokens, rule.sliding_window, rule.num_sinks)
+        right = kv_from_scratch(tokens, rule.sliding_window, rule.num_sinks, model)
         for i, name in enumerate(block_hashes(tokens, size, salt)):
             if name in copies:
                 block = right[:, :, :, i * size : (i + 1) * size]
@@ -192,7 +194,7 @@ def watched(
     for _ in steps_of(engine, arrivals):
         engine.cache.check()
         assert_holds_the_right_kv(engine, texts, model)
-        assert_copies_are_right(engine, texts)
+        assert_copies_are_right(engine, texts, model)
     for _, request in arrivals:
         assert tuple(request.tokens_so_far) == texts[request.id], request.id
     trace = engine.trace()

@@ -1,5 +1,6 @@
 """A model from a folder in Hugging Face's form computes what transformers computes from it."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from fakes import prompt_of, tiny_llama
 from support import ROOT
 
 from nanogpt import Engine, EngineConfig, generate, load_model
+from nanogpt.preemption.sharded_model import check_num_ranks
 from nanogpt.request import Request
 
 # transformers 5.23.0 wrote the folders: random models of two layers, GPT-2 in half precision, the
@@ -193,3 +196,31 @@ def test_a_head_stands_for_the_embedding_that_it_is_tied_to_and_no_other_does(fo
     save_file(tensors | other, path)
     with pytest.raises(ValueError, match=r"lm_head.weight is not transformer.wte.weight; only"):
         load_model(folder)
+
+
+# ---------------------------------------------------------------- a Llama behind the engine
+
+
+def test_half_the_heads_take_half_the_memory_for_kv():
+    for settings in ({}, {"sliding_window": 7}, {"block_size": 4}):
+        engine = Engine(tiny_llama(), EngineConfig(**settings))
+        request = Request(0, prompt_of(0, 8), 4)
+        engine.submit(request)
+        engine.step()
+        held = {"block_size": 8, "sliding_window": 7}.get(next(iter(settings), ""), 64)
+        assert engine.cache.live_bytes(0) == 2 * 2 * 2 * 8 * 8 * held  # K, V; L, K, D; float64
+
+
+def test_what_only_a_gpt_can_do_is_refused_or_given_up_in_a_sentence():
+    model = tiny_llama()
+    with pytest.raises(ValueError, match="only the layers of a GPT, not those of a Llama"):
+        check_num_ranks(2, model.config)
+    with pytest.warns(UserWarning, match="gives way .* of a GPT, and the model is a Llama"):
+        assert Engine(model, EngineConfig(executor="compiled")).executor.name == "packed"
+    for changes, said in (
+        ({"num_key_value_heads": 3}, "4 query heads do not split evenly over 3 heads of K/V"),
+        ({"head_dim": 7}, "head_dim is 7; rotary positions need an even one"),
+        ({"intermediate_size": 0}, "intermediate_size is 0; it must be at least 1"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            dataclasses.replace(model.config, **changes)
