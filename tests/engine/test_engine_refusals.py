@@ -6,14 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes import (
-    assert_equals_oracle,
-    fake_arrivals,
-    fake_engine,
-    prompt_of,
-    snapshot,
-    tiny_model,
-)
+from fakes import assert_equals_oracle, fake_arrivals, fake_engine, prompt_of, snapshot, tiny_model
 
 from nanogpt import (
     Engine,
@@ -112,10 +105,23 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"sliding_window": 0}, "sliding_window is 0; it must be at least 1"),
     ({"num_sinks": 1}, "num_sinks is 1; without a window everything is kept"),
     ({"kv_storage": "paged"}, r"no K/V storage 'paged'; choose from \['evict', 'ring'\]"),
+    ({"block_size": 0}, "block_size is 0; it must be at least 1"),
+    ({"share_prefixes": True}, "it goes with a block_size"),
+    ({"block_size": 4, "share_prefixes": 1}, "share_prefixes is 1; it must be True or False"),
+    ({"block_size": 9, "max_kv_tokens": 8}, "block_size is 9, more than the 8 KV tokens"),
+    ({"block_size": 2**40, "max_kv_tokens": 2**50}, "no memory for 1024 blocks of 10995116277"),
+    ({"num_draft_tokens": 2, "executor": "single_mask"}, "'single_mask' verifies no drafts"),
+    ({"num_draft_tokens": 2, "sliding_window": 8}, "is 2 under a sliding window of 8"),
+    ({"num_draft_tokens": -1}, "num_draft_tokens is -1"),
+]
+FAKE_NEEDS: list[tuple[dict[str, Any], str]] = [
+    ({"block_size": 4, "share_prefixes": True}, "the executor 'fake' keeps its K/V elsewhere"),
+    ({"num_draft_tokens": 2}, "the executor 'fake' gives no logits to verify drafts by"),
 ]
 MODEL, RECORDED = tiny_model(), RecordedTexts()
 BUILDS: list[tuple[Callable[[], Any], str]] = [
     *((lambda each=each: Engine(MODEL, EngineConfig(**each)), words) for each, words in SETTINGS),
+    *((lambda each=each: fake_engine(EngineConfig(**each)), words) for each, words in FAKE_NEEDS),
     (
         lambda: Engine(tiny_model(), EngineConfig(block_size=8)).reconfigure(
             EngineConfig(block_size=8, policy="priority")

@@ -1,4 +1,4 @@
-"""A model from a folder in Hugging Face's form computes what transformers computes from it."""
+"""Models from folders in Hugging Face's form: what transformers computes, and a Llama's K/V."""
 
 import dataclasses
 import json
