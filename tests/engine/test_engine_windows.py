@@ -46,7 +46,7 @@ def test_a_window_does_not_lengthen_the_context(kv_storage: str):
     watched([(0, Request(0, prompt_of(0, 30), 35))], config)
 
 
-# ---------------------------------------------------------------- wrong, or right in another way
+# ---------------------------------------------------------------- wrong answers
 
 
 def run_with(policies: Policies, kv_storage: str, **limits: Any) -> tuple[Trace, int]:

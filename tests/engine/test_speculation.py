@@ -19,7 +19,7 @@ from plain_sampling import plain_probabilities
 
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Trace, encode, generate
 from nanogpt.experiments.trace_metrics import request_metrics
-from nanogpt.policies.acceptance import draw
+from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.request import Request
 from nanogpt.sampling import LogitsParams, probabilities
 from nanogpt.speculative.drafting import Draft, tempered
@@ -91,6 +91,12 @@ def test_guesses_take_only_kv_tokens_that_are_not_reserved(kv: int, most: int):
 
 
 # ---------------------------------------------------------------- sampled: the target's law
+
+
+def test_a_draft_token_as_likely_as_the_target_s_is_accepted_for_any_u_below_1():
+    p = [0.25, 0.5, 0.25]
+    assert rejection_sample(p, p, 2, 0.999999, 0.0) == (True, 2)
+    assert rejection_sample([0.25, 0.5 - 2**-54, 0.25], p, 1, 1 - 2**-53, 0.0) == (True, 1)
 
 
 def test_a_draw_inverts_the_cumulative_weights():
