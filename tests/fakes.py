@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Policies, Trace, generate
 from nanogpt.block_tables import BlockTables
@@ -29,6 +30,12 @@ FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, max_model_len=64)
 
 Ask = tuple[int, int, int, int]
 """(arrival step, prompt length, max_new_tokens, priority) of one request; its id is its place."""
+
+
+def assert_close(found: Tensor, right: Tensor, rtol: float = 1e-9, atol: float = 1e-9) -> None:
+    """As the one of `torch.testing`, whose first call imports for seconds what no test needs."""
+    assert found.shape == right.shape
+    assert torch.allclose(found, right, rtol, atol), (found - right).abs().max()
 
 
 def any_legal_plan(seed: int) -> Callable[..., Plan]:

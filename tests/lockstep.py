@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from fakes import TINY, Ask, follower, prompt_of, tiny_model
+from fakes import TINY, Ask, assert_close, follower, prompt_of, tiny_model
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -155,7 +155,7 @@ def assert_holds_the_right_kv(
         right = kv_from_scratch(texts[request.id], window, sinks, model)[:, :, :, positions]
         for layer in range(TINY.num_layers):
             held = torch.stack(engine.cache.gather(request.id, layer))  # (2, H, S, D)
-            torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)
+            assert_close(held, right[:, layer])
 
 
 def assert_copies_are_right(
@@ -170,7 +170,7 @@ def assert_copies_are_right(
         for i, name in enumerate(block_hashes(tokens, size, salt)):
             if name in copies:
                 block = right[:, :, :, i * size : (i + 1) * size]
-                torch.testing.assert_close(copies.pop(name), block, rtol=1e-9, atol=1e-9)
+                assert_close(copies.pop(name), block)
     assert not copies
 
 

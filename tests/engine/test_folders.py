@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import prompt_of, tiny_llama
+from fakes import assert_close, prompt_of, tiny_llama
 from support import ROOT
 
 from nanogpt import Engine, EngineConfig, generate, load_model
@@ -47,7 +47,7 @@ def test_every_logit_is_the_one_that_transformers_computes(family: str):
     model, expected = load_model(GOLDEN / family, torch.float64), given(family)
     logits = model(torch.tensor([expected["tokens"]]))[0][0]  # (T, V)
     wanted = torch.tensor(expected["logits"], dtype=torch.float64)
-    torch.testing.assert_close(logits, wanted, rtol=0, atol=2e-9)
+    assert_close(logits, wanted, rtol=0, atol=2e-9)
 
 
 @pytest.mark.parametrize("executor", ["packed", "single_mask", "fused", "padded"])

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from fakes import TINY, prompt_of, tiny_model
+from fakes import TINY, assert_close, prompt_of, tiny_model
 from torch import Tensor
 
 from nanogpt import GPT, ModelConfig, generate
@@ -58,7 +58,7 @@ def test_the_forward_pass_equals_attention_written_as_loops_for_each_row_of_a_ba
     logits, _ = tiny_model()(batch)
     for row, tokens in zip(logits, batch.tolist(), strict=True):
         expected = forward_in_loops(tiny_model(), tokens)
-        torch.testing.assert_close(row, expected, rtol=1e-9, atol=1e-9)
+        assert_close(row, expected)
 
 
 def test_the_loss_is_the_mean_negative_log_probability_and_reaches_every_weight():

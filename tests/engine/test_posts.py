@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from fakes import TINY, assert_equals_oracle, oracle, prompt_of, tiny_model
+from fakes import TINY, assert_close, assert_equals_oracle, oracle, prompt_of, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import kv_from_scratch, posts_kv, posts_loop, text_of
@@ -152,9 +152,9 @@ def test_the_kv_of_a_done_request_can_be_looked_at_also_once_others_took_its_pla
     engine.run([(0, request)])
     kept = kept_positions(8, window, 0)
     right = kv_from_scratch(text_of(0, 6, 3, 0.0, window), window)[:, :, :, kept]
-    torch.testing.assert_close(posts_kv(request), right, rtol=1e-9, atol=1e-9)
+    assert_close(posts_kv(request), right)
     engine.run([(0, Request(1, prompt_of(1, 9), 5))])
-    torch.testing.assert_close(posts_kv(request), right, rtol=1e-9, atol=1e-9)
+    assert_close(posts_kv(request), right)
     engine.cache.check()
     left = weakref.ref(request.kv_cache[0, 0][0])
     request.clear_cache()
@@ -211,7 +211,7 @@ def assert_holds_what_texts_have(
         computed = request.num_tokens if request.status == "active" else request.prefill_cursor
         right = kv_from_scratch(text, window, sinks)
         right = right[:, :, :, kept_positions(computed, window, sinks)]
-        torch.testing.assert_close(posts_kv(request), right, rtol=1e-9, atol=1e-9)
+        assert_close(posts_kv(request), right)
         k, v = request.kv_cache[1, 1]
         assert k.untyped_storage().nbytes() == v.untyped_storage().nbytes() == k.numel() * 8
 
@@ -254,7 +254,7 @@ def test_two_first_chunks_of_unequal_length_meet_without_nan():
     logits = TextbookModel(tiny_model())(tokens, pos=positions, attn_mask=real)[0]
     alone = tiny_model()(torch.tensor([prompt_of(1, 2)]))[0][0]  # (t, V)
     assert logits.isfinite().all()
-    torch.testing.assert_close(logits[1, -2:], alone, rtol=1e-9, atol=1e-9)
+    assert_close(logits[1, -2:], alone)
 
 
 def test_a_training_step_through_it_has_the_models_own_loss_and_gradient():
@@ -268,8 +268,8 @@ def test_a_training_step_through_it_has_the_models_own_loss_and_gradient():
         losses.append(wrap(model)(tokens, targets)[1])
         losses[-1].backward()
         grads.append(model.blocks[0].qkv.weight.grad)
-    torch.testing.assert_close(losses[0], losses[1], rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(grads[0], grads[1], rtol=1e-9, atol=1e-12)
+    assert_close(losses[0], losses[1], rtol=1e-12, atol=1e-12)
+    assert_close(grads[0], grads[1], rtol=1e-9, atol=1e-12)
     assert TextbookModel(tiny_model())(tokens)[1] is None
 
 
@@ -336,7 +336,7 @@ def test_a_second_chunk_goes_on_at_its_own_positions_and_refuses_a_mask_of_anoth
     _, _, past = model(torch.tensor([prompt[:4]]))
     logits, _, _ = model(torch.tensor([prompt[4:]]), past_kvs=past)
     right = tiny_model()(torch.tensor([prompt]))[0][:, 4:]
-    torch.testing.assert_close(logits, right, rtol=1e-9, atol=1e-9)
+    assert_close(logits, right)
     with pytest.raises(ValueError, match=r"attn_mask has 3 columns; it must have .* or 6"):
         model(torch.tensor([[3, 4]]), past_kvs=past, attn_mask=torch.ones(1, 1, 3).bool())
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from fakes import tiny_model
+from fakes import assert_close, tiny_model
 
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, generate, load_model
 from nanogpt.executors import prepacked
@@ -37,7 +37,7 @@ def test_a_weight_that_is_changed_in_place_is_prepared_anew(kind, monkeypatch):
     layer, x, products = layer_of(torch.ones(384, 384)), torch.ones(3, 384), kind()
     for factor in (1, 2):
         layer.weight[:] = factor
-        torch.testing.assert_close(products.linear(x, layer), torch.full((3, 384), 384.0 * factor))
+        assert_close(products.linear(x, layer), torch.full((3, 384), 384.0 * factor), 1e-6)
 
 
 # ---------------------------------------------------------------- prepacked
@@ -56,11 +56,11 @@ def test_each_product_gives_the_plain_ones_numbers(shape, num_rows, biased, monk
     layer, products = layer_of(weight, bias if biased else None), PrepackedBackend()
     exact = F.linear(x.double(), weight.double(), bias.double())
     close = {"rtol": 1e-5, "atol": 1e-5}
-    torch.testing.assert_close(products.linear(x, layer).double(), exact, **close)
-    torch.testing.assert_close(products.add(residual, x, layer).double(), residual + exact, **close)
+    assert_close(products.linear(x, layer).double(), exact, **close)
+    assert_close(products.add(residual, x, layer).double(), residual + exact, **close)
     for form in ("none", "tanh"):
         gelu = F.gelu(exact, approximate=form)
-        torch.testing.assert_close(products.gelu(x, layer, form).double(), gelu, **close)
+        assert_close(products.gelu(x, layer, form).double(), gelu, **close)
     assert len(products.prepacked) == 1
 
 
