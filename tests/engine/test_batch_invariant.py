@@ -58,7 +58,7 @@ def test_the_same_bits_in_every_batch_chunking_storage_and_after_preemption(
     right = [generate(model, encode(prompt), 8, sliding_window=window) for prompt in PROMPTS]
     assert texts == right, "over more than one tile of keys"
     kv = {"max_kv_tokens": 90 if window is None else 27}
-    other: list[dict[str, Any]] = [{"token_budget": 7}, {"token_budget": 400}, kv]
+    other: list[dict[str, Any]] = [{"token_budget": 7}, kv]
     other.append({"num_draft_tokens": 3} if window is None else {"kv_storage": "evict"})
     for settings in other:
         bits, written, preempted = serve(**settings, **common)

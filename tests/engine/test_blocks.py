@@ -34,6 +34,7 @@ from nanogpt.policies.blocks import block_hashes
 from nanogpt.policies.queueing import ResumeState, assign_tokens
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
+from nanogpt.window.window_blocks import longest_window_match
 
 SHARING = EngineConfig(token_budget=64, block_size=4, share_prefixes=True)
 
@@ -256,3 +257,10 @@ def test_a_step_that_fails_gives_those_that_it_preempted_their_kv_back():
         cache.storage[:] = 0  # as others write to all of it
         raise KeyError
     assert cache.table(0) == table and torch.equal(cache.held(0), held)
+
+
+def test_under_a_window_too_the_last_token_of_a_prompt_is_computed():
+    published = {"first": 3, "second": 4}
+    for prompt_len, found in ((4, ([3], 2)), (5, ([3, 4], 4))):
+        match = longest_window_match(["first", "second"], published, prompt_len, 2, 3, 0)
+        assert match == found

@@ -174,6 +174,7 @@ def test_nothing_is_admitted_or_preempted_before_what_ranks_lower(workload: Work
                 assert any(rank(i, step.step) < least for i in waiting)
 
 
+@tiers.examples(0.5)
 @given(workloads(POLICIES), st.none() | st.integers(1, 4))
 def test_an_engine_that_plays_recorded_texts_gives_the_trace_of_the_run_that_computed_them(
     workload: Workload, block_size: int | None
@@ -217,6 +218,7 @@ def drive(engine: Engine, asks: Sequence[Ask]) -> Trace:
     return engine.trace()
 
 
+@tiers.examples(0.5)
 @given(workloads(POLICIES), st.integers(1, 12), st.integers(0, 20))
 def test_what_an_engine_remembers_is_the_end_of_what_another_keeps(
     workload: Workload, keep_steps: int, poison: int
@@ -316,7 +318,7 @@ SHUFFLED = TimedKey(lambda request, step: ((request.id * 7919 + step * 104729) %
 
 
 @pytest.mark.filterwarnings("ignore:the compiled executor gives way")  # to a Llama
-@tiers.examples(1)
+@tiers.examples(0.7)
 @given(
     st.sampled_from([tiny_model, tiny_llama]),
     workloads(["fcfs", "priority", SHUFFLED]),

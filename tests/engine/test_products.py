@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from fakes import assert_close, tiny_model
 
-from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, generate, load_model
+from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Request, encode, load_model
 from nanogpt.executors import prepacked
 from nanogpt.executors.int8 import FEWER_STEPS, Int8Backend, Int8Executor, exact_steps
 from nanogpt.executors.prepacked import PrepackedBackend, backend_for, is_available
@@ -139,7 +139,8 @@ def test_zeros_give_zeros_and_what_is_not_finite_stays_so():
 def test_an_int8_engine_writes_nearly_the_same_shakespeare():
     """Over a text of the float32 engine's own: how often the next character is the same."""
     model, config = load_model(), EngineConfig(token_budget=128, max_batch_size=4)
-    text = PROMPT + generate(model, PROMPT, 80)
+    float32 = Engine(model, config).run([(0, Request(0, PROMPT, 80))])
+    text = [*PROMPT, *float32.generated_tokens(0)]
     requests = [Request(i, text[: len(PROMPT) + 2 * i], 1) for i in range(40)]
     trace = Engine(model, config, make_executor=Int8Executor).run([(0, r) for r in requests])
     assert trace.executor == Int8Executor.name

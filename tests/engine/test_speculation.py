@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import TINY, oracle, prompt_of, tiny_model
+from fakes import TINY, fake_model, fake_request, oracle, prompt_of, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_sampling import plain_probabilities
@@ -22,7 +22,7 @@ from nanogpt.experiments.trace_metrics import request_metrics
 from nanogpt.policies.acceptance import draw, rejection_sample
 from nanogpt.request import Request
 from nanogpt.sampling import LogitsParams, probabilities
-from nanogpt.speculative.drafting import Draft, tempered
+from nanogpt.speculative.drafting import Draft, tempered, within_blocks
 from nanogpt.speculative.trigram import TrigramDraft, count_trigrams, save_counts
 from nanogpt.validate import PolicyError
 
@@ -88,6 +88,24 @@ def test_guesses_take_only_kv_tokens_that_are_not_reserved(kv: int, most: int):
     engine.submit(Request(1, prompt_of(1, 3), 2))
     engine.step()
     assert sum(len(work.drafted) for work in engine.step().work) == most
+
+
+def test_drafts_take_no_block_that_is_reserved():
+    """Two decodes of 6 and 7 tokens in blocks of 4, and 3 blocks that are not reserved."""
+    engine = Engine(fake_model(), EngineConfig(block_size=4, max_kv_tokens=28))
+    decodes = [fake_request(0, 6, 40), fake_request(1, 7, 40)]
+    assert within_blocks(engine.scheduler.kv, decodes, [9, 9], 12) == [2 + 4, 1 + 4]
+    assert within_blocks(engine.scheduler.kv, decodes, [9, 9], 4) == [2, 1]
+    assert within_blocks(engine.scheduler.kv, decodes, [1, 0], 12) == [1, 0]
+
+
+def test_drafts_in_blocks_are_held_to_what_is_not_reserved():
+    settings = EngineConfig(64, 16, block_size=4, num_draft_tokens=4)
+    engine = Engine(tiny_model(), settings, draft=flat)
+    engine.submit(Request(0, prompt_of(0, 4), 6))
+    engine.submit(Request(1, prompt_of(1, 4), 6))
+    engine.step()
+    assert [len(work.drafted) for work in engine.step().work] == [3, 3]
 
 
 # ---------------------------------------------------------------- sampled: the target's law
