@@ -139,7 +139,6 @@ EXERCISE = Exercise(
     points=2,
     is_policy=True,
     task=Task(
-        signature="chunk_mask(context_len: int, num_scheduled_tokens: int) -> torch.Tensor",
         rules=(
             "The K and V of the first `context_len` tokens (0 or more) of a text are cached. The "
             "chunk is the next `num_scheduled_tokens` tokens (at least 1).",

@@ -199,7 +199,6 @@ EXERCISE = Exercise(
     points=3,
     is_policy=True,
     task=Task(
-        signature="choose_victim(running: list[RequestView]) -> int",
         rules=(
             "`running` are all running requests, prefilling or decoding, in any order. Their K/V "
             "no longer fits into the budget. Return the `id` of the request to preempt.",

@@ -190,7 +190,6 @@ EXERCISE = Exercise(
     points=2,
     is_policy=True,
     task=Task(
-        signature="requeue(request: RequestView) -> tuple[list[int], int, int, int]",
         rules=(
             "`request` is being preempted: all of its K/V is released. Return `(tokens, "
             "num_computed_tokens, arrival, num_generated)`, the state with which it waits.",

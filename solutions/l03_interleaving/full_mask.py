@@ -185,8 +185,6 @@ EXERCISE = Exercise(
     points=5,
     is_policy=True,
     task=Task(
-        signature="full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
-        "torch.Tensor",
         rules=(
             "The keys of row i are S + T columns: S = max(context_lens) past columns, then T = "
             "max(num_scheduled_tokens) new columns. The queries are the T new columns.",

@@ -196,8 +196,6 @@ EXERCISE = Exercise(
     points=3,
     is_policy=True,
     task=Task(
-        signature="evict(k: torch.Tensor, v: torch.Tensor, window: int, sinks: int) -> "
-        "tuple[torch.Tensor, torch.Tensor]",
         rules=(
             "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries, oldest "
             "first.",

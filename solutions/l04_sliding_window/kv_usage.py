@@ -155,8 +155,6 @@ EXERCISE = Exercise(
     points=2,
     is_policy=True,
     task=Task(
-        signature="kv_usage(num_computed_tokens: int, num_scheduled_tokens: int, window: int | "
-        "None, sinks: int) -> tuple[int, int]",
         rules=(
             "Earlier steps computed the first `num_computed_tokens` tokens of a request, and each "
             "of these steps evicted at its end, as this step does.",

@@ -188,7 +188,6 @@ EXERCISE = Exercise(
     points=2,
     is_policy=True,
     task=Task(
-        signature="visible(query: int, key: int, window: int | None, sinks: int) -> bool",
         rules=(
             "Returns whether the token at position `query` may attend to the token at position "
             "`key`. Positions start at 0.",
