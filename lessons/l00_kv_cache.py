@@ -41,13 +41,7 @@ def _():
       of them,
     - read TTFT, ITL and TPOT off a real run, and say how each one feels to a waiting user,
     - estimate how many requests one GPU serves at once, and how many tokens per second it generates.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Why do 200 characters cost more than 200 times one character?
 
     In our nanoGPT every token is one character. Ask it for one character, and it feeds your prompt
@@ -779,13 +773,7 @@ def _():
     cache changes the logits of most models: by a negligible amount in float32, and by a noticeable one
     in 16 bits.
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - Without a cache, every step computes all tokens so far, so the work grows with the square of

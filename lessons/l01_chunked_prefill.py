@@ -8,7 +8,7 @@ with app.setup(hide_code=True):
 
     import marimo as mo
 
-    from course.attempt import attempt
+    from course.attempt import attempt, with_attempts
     from course.engine_loop import engine_loop
     from course.figure import Figure, stopped
     from course.lazy import torch
@@ -19,12 +19,11 @@ with app.setup(hide_code=True):
     from course.prediction import after, hints, predict
     from course.replay import replays
     from course.task import task
-    from nanogpt import Engine, EngineConfig, Policies, load_model, planning
+    from nanogpt import Engine, EngineConfig, Policies, load_model
     from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
     from nanogpt.experiments.trace_metrics import summary
     from nanogpt.experiments.whole_prompts import plan_whole_prompts
     from nanogpt.figures.curves import latencies
-    from nanogpt.policies import masks
     from widgets import MaskStepper, Timeline, whose
 
     # This model is too small to gain from a second thread.
@@ -450,13 +449,7 @@ def _(inputs_attempt, mask_attempt, plan_attempt, reference_trace, run_with):
         "chunk_mask": mask_attempt,
         "chunk_inputs": inputs_attempt,
     }
-    your_trace = run_with(
-        Policies(
-            plan_step=plan_attempt.or_reference(planning.plan_step),
-            chunk_mask=mask_attempt.or_reference(masks.chunk_mask),
-            chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
-        )
-    )
+    your_trace = run_with(with_attempts(Policies(), attempts))
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),

@@ -4,11 +4,9 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="2 · The scheduler")
 
 with app.setup(hide_code=True):
-    from dataclasses import replace
-
     import marimo as mo
 
-    from course.attempt import attempt
+    from course.attempt import attempt, with_attempts
     from course.engine_loop import engine_loop
     from course.lazy import torch
     from course.lesson_data import l02_exhibits as exhibits
@@ -19,7 +17,6 @@ with app.setup(hide_code=True):
     from course.saved_answers import load_policies
     from course.task import task
     from nanogpt import Engine, EngineConfig, Policies, load_model
-    from nanogpt.policies import queueing
     from nanogpt.views.request_view import RequestView
     from widgets import HeapStepper, KVBudget, Timeline
 
@@ -485,8 +482,7 @@ def _(
         "choose_victim": victim_attempt,
         "requeue": requeue_attempt,
     }
-    yours = {name: each.or_reference(getattr(queueing, name)) for name, each in attempts.items()}
-    your_trace = run_with(replace(earlier.policies, **yours))
+    your_trace = run_with(with_attempts(earlier.policies, attempts))
     started = any(each.started for each in attempts.values())
     return attempts, started, your_trace
 
@@ -541,13 +537,7 @@ def _():
     Change `policy` in the cell above the pictures to `"fcfs"` or to a function of your own: the schedule changes and
     the texts do not. The random number that picks a token depends only on the seed, the request and the
     position.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     /// details | For readers of the post: its errors, and what its tests do not see
 
     The post's four tests pass on this engine (`tests/engine/test_posts.py`). Its KEY CHECK reads the K/V
@@ -568,13 +558,7 @@ def _():
     | `KV cache has 18 entries, expected 20` | the request kept its generated tokens but computed only its prompt, so generated tokens had no K/V; the post then threw those tokens away | compute them again: `requeue` |
 
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Break it: a scheduler with one half missing
 
     Admission and preemption both guard the KV budget. Is one of them enough? The same six requests run

@@ -4,11 +4,9 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="3 · Interleaving")
 
 with app.setup(hide_code=True):
-    from dataclasses import replace
-
     import marimo as mo
 
-    from course.attempt import attempt
+    from course.attempt import attempt, with_attempts
     from course.calling.jobs import call
     from course.engine_loop import engine_loop
     from course.lazy import torch
@@ -20,7 +18,6 @@ with app.setup(hide_code=True):
     from course.saved_answers import load_policies
     from course.task import task
     from nanogpt import Engine, EngineConfig, Policies, load_model
-    from nanogpt.policies import fusing
     from widgets import BatchView, MaskBuild, Timeline
 
 
@@ -539,9 +536,8 @@ def _(exact, mask_attempt, rows_attempt, split_attempt, stage):
         "full_mask": mask_attempt,
         "split_kv": split_attempt,
     }
-    _mine = {name: each.or_reference(getattr(fusing, name)) for name, each in attempts.items()}
     _run_with = replays(lambda policies: Engine(exact, stage, policies), step.six_requests, 300)
-    your_trace = _run_with(replace(earlier.policies, **_mine))
+    your_trace = _run_with(with_attempts(earlier.policies, attempts))
     return attempts, earlier, your_trace
 
 

@@ -37,13 +37,7 @@ def _():
     - predict from token counts which layout of a step is faster on which hardware,
     - merge the attention over two blocks of keys exactly, as FlashAttention and split-K decoding do,
     - say where engines still pad.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Can one forward compute useful tokens only?
 
     Lesson 3 put *d* decodes and a chunk of *c* tokens into one rectangle of *d* + 1 rows and *c*
@@ -410,13 +404,7 @@ def _():
     a softmax over all keys so far. A new block with higher scores takes weight from all earlier
     blocks: that is the rescaling. The merge is exact in any order, so blocks may also be computed in
     parallel and merged as a tree.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## The limits of packing
 
     - **Attention needs a kernel that reads `cu_seqlens`.** Without one, an engine loops over the
@@ -473,13 +461,7 @@ def _():
     int8 is faster where the matrix products are large. Where they are small, rounding their inputs costs
     more time than the 8 bits save. Rounding changes the texts of this course's model.
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - One forward can compute useful tokens only: the step becomes one flat row, and `cu_seqlens_q` and

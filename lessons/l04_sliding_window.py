@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
 
     import marimo as mo
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.controls import beside, slider
     from course.engine_loop import engine_loop
     from course.figure import Figure, stopped
@@ -23,7 +23,7 @@ with app.setup(hide_code=True):
     from course.task import task
     from nanogpt import Engine, EngineConfig, Policies, load_model
     from nanogpt.figures.curves import kv_over_time
-    from nanogpt.policies import queueing, sliding_window
+    from nanogpt.policies import queueing
     from widgets import KVGrowth, MaskStepper, StorageStrip, Timeline, whose
 
 
@@ -494,10 +494,7 @@ def _(
         "kv_usage": usage_attempt,
         "rolling_buffer_index": ring_attempt,
     }
-    _mine = {
-        name: each.or_reference(getattr(sliding_window, name)) for name, each in attempts.items()
-    }
-    yours = replace(earlier.policies, admit=queueing.admit, **_mine)
+    yours = with_attempts(replace(earlier.policies, admit=queueing.admit), attempts)
     your_trace = run_under()(yours)
     Timeline(
         your_trace.to_json(),
@@ -555,13 +552,7 @@ def _():
     The highest peak in the table may exceed the budget, because the scheduler counts the KV tokens
     *after* each step. A step never adds more than the token budget, so an engine needs to reserve
     memory for that many tokens only once, for all requests together.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## How much memory does a window save?
 
     The table shows three benchmarks of the post, as published and in our engine, with the requests and
@@ -629,13 +620,7 @@ def _():
 
     **Shared prefixes are lost.** Where prompts share a prefix, the next request cannot reuse K/V that was
     evicted. Lesson 7's blocks keep such K/V until its memory is needed.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - Yes, KV memory can stop growing: with a window of W and S sinks, a request keeps at most W + S

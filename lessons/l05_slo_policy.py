@@ -343,13 +343,7 @@ def _():
     Look at the last row. The report is preempted once, and then it is immune, so one of the urgent requests is
     late. Without Rule 1 the report would be preempted by each of them: lesson 2b's starvation by strict
     priority. Rule 1 is insurance against such a stream; lesson 5b measures what it costs.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Break it: an immune request is preempted again
 
     This run has the reference's `select_victim` with Rule 1. Three requests arrive: the report (0) at 0 ms, a
@@ -459,13 +453,7 @@ def _():
     - `select_victim` compares signs before scores, because a margin on negative scores lowers the bar. Rule 1
       keeps a stream of urgent requests from starving a long one.
     - An abort ends a whole pass. Under load, a right policy by itself changed nothing.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## The same in vLLM and SGLang
 
     Neither engine schedules by deadlines. These features come nearest:

@@ -402,13 +402,7 @@ def _():
     | 10 | 0 / 0 | 0 / 6.0 |
 
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - The policy was correct and its input was wrong: the monitor read a list without the arrivals.

@@ -154,13 +154,7 @@ def _():
         x = x + reduce_attention(weights.project(attend(kv[:, layer], rows, q, k, v)))
         x = x + reduce_mlp(weights.mlp(x))
     ```
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## The monitor: deciding while the engine is blocked
 
     During a pass the engine's main thread waits for the ranks, so a second thread decides. It is a *daemon*

@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l07_exhibits as exhibits
@@ -138,13 +138,7 @@ def _():
     the block for something else. Request 3 starts four steps after request 0 has finished, and finds
     the first 48 tokens of its own prompt. So free memory serves as a cache. Dropping a cached block
     costs nothing now, but a later request may have to compute its K/V again.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ### Where the engine's loop does this
 
     `self.cache.transaction(scheduled)` takes blocks for the tokens of a step, evicts cached blocks
@@ -441,7 +435,7 @@ def _(
         "evict_order": evict_order_attempt,
     }
     earlier = load_policies("l07_blocks")  # your passed answers from earlier lessons
-    yours = pool.with_attempts(earlier.policies, attempts)
+    yours = with_attempts(earlier.policies, attempts)
     run_with = replays(lambda policies: Engine(exact, pool.SETTINGS, policies), pool.six_requests, 300)
     your_trace = run_with(yours)  # Engine(exact, pool.SETTINGS, yours).run(...), in a child process
     started = any(each.started for each in attempts.values())
@@ -751,13 +745,7 @@ def _():
 
     So blocks pay when more requests fit into memory, or when prefixes are found. Where memory is ample
     and all prompts differ, a slot is as good or better.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - A slot reserves memory for the longest text, and short chats used 11 % of it. Blocks waste at most

@@ -7,7 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit
+    from course.attempt import attempt, exhibit, with_attempts
     from course.figure import Figure
     from course.lesson_data import l07_pool as pool
     from course.lesson_data import l07b_agents as agents
@@ -218,7 +218,7 @@ def _():
 def _(load_attempt, match_attempt, run_with, spill_attempt):
     attempts = {"match_tiers": match_attempt, "load_or_compute": load_attempt, "spill": spill_attempt}
     earlier = load_policies("l07b_spilling")  # your passed answers from earlier lessons
-    yours = pool.with_attempts(earlier.policies, attempts)
+    yours = with_attempts(earlier.policies, attempts)
     reference_trace, your_trace = run_with(earlier.policies), run_with(yours)
     return attempts, earlier, reference_trace, your_trace, yours
 

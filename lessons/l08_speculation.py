@@ -4,12 +4,10 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="8 · Speculative decoding")
 
 with app.setup(hide_code=True):
-    from dataclasses import replace
-
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.controls import beside, chooser
     from course.engine_loop import engine_loop
     from course.figure import Figure
@@ -499,33 +497,23 @@ def _(
     roll_back_kv_attempt,
     run_with,
 ):
-    yours = replace(
-        earlier.policies,
-        rejection_sample=rejection_sample_attempt.or_reference(acceptance.rejection_sample),
-        roll_back_kv=roll_back_kv_attempt.or_reference(acceptance.roll_back_kv),
-    )
+    attempts = {"rejection_sample": rejection_sample_attempt, "roll_back_kv": roll_back_kv_attempt}
+    yours = with_attempts(earlier.policies, attempts)
     your_trace = run_with(yours)
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
-        yours=rejection_sample_attempt.started or roll_back_kv_attempt.started,
+        yours=any(each.started for each in attempts.values()),
         title="Three requests, up to four draft tokens each, greedy",
         start=2,
         question="How many tokens does each request get in a step?",
     )
-    return your_trace, yours
+    return attempts, your_trace, yours
 
 
 @app.cell(hide_code=True)
-def _(
-    earlier,
-    reference_trace,
-    rejection_sample_attempt,
-    roll_back_kv_attempt,
-    your_trace,
-):
-    _attempts = {"rejection_sample": rejection_sample_attempt, "roll_back_kv": roll_back_kv_attempt}
-    mo.md(runs.run_report(_attempts, earlier, your_trace, reference_trace))
+def _(attempts, earlier, reference_trace, your_trace):
+    mo.md(runs.run_report(attempts, earlier, your_trace, reference_trace))
     return
 
 
@@ -865,13 +853,7 @@ def _():
     tokens, a request below the break-even rate (0.29 at k = 4 and c = 0.1) stops drafting. If no draft
     token is ever accepted, speculation then costs 5 % of the speed; without the rule it costs 28 %
     (modelled, 128 new tokens per request).
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - One forward pass can yield several tokens: while a decode is memory-bound, verifying k draft tokens

@@ -8,14 +8,13 @@ with app.setup(hide_code=True):
 
     import marimo as mo
 
-    from course.attempt import attempt, piece
+    from course.attempt import attempt, piece, with_attempts
     from course.engine_loop import engine_loop
     from course.lesson_data import l08b_legal as legal
     from course.prediction import after, hints, predict
     from course.replay import replays
     from course.task import task
     from nanogpt import Engine, Policies, load_model
-    from nanogpt.policies import grammars
     from nanogpt.speculative.trigram import TrigramDraft
     from nanogpt.views.grammar_state import GrammarState
     from widgets import SpeculationStrip
@@ -301,9 +300,7 @@ def _(
         "draft_masks": draft_masks_attempt,
         "must_close": must_close_attempt,
     }
-    yours = Policies(
-        **{name: each.or_reference(getattr(grammars, name)) for name, each in attempts.items()}
-    )
+    yours = with_attempts(Policies(), attempts)
     your_trace = run_with(yours)
     unclosed = run_with(replace(yours, must_close=lambda distance, tokens_left: False))
     mo.md(legal.run_report(attempts, your_trace, unclosed))

@@ -11,7 +11,7 @@ with app.setup(hide_code=True):
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l10_clients as clients
@@ -23,7 +23,7 @@ with app.setup(hide_code=True):
     from course.task import task
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.clock import WallClock
-    from nanogpt.server import server_policies as reference
+    from nanogpt.server import ServerPolicies
     from nanogpt.server.engine_thread import EngineThread
     from widgets import Timeline
 
@@ -303,7 +303,7 @@ def _(admission_attempt, delta_attempt, disconnect_attempt, make_engine):
         "stream_delta": delta_attempt,
         "on_disconnect": disconnect_attempt,
     }
-    policies = serving.server_policies(attempts)
+    policies = with_attempts(ServerPolicies(), attempts)
     served = clients.serve_calls(make_engine, policies, [clients.Call(*line) for line in serving.LINES])
     return attempts, policies, served
 
@@ -531,11 +531,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(admission_attempt):
+def _(policies):
     after(
         "l10.knee",
         Figure(
-            load.load_chart(load.limited(admission_attempt.or_reference(reference.admission_control))),
+            load.load_chart(load.limited(policies.admission_control)),
             "Up to which request rate does goodput equal that rate?",
         ),
     )
@@ -629,13 +629,7 @@ def _():
 
     The table compares the server with the bare engine, both with the same prompts and with PyTorch on one
     thread. A ratio of 1.08 means 8 % more time.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     | clients | events | time relative to the bare engine | CPU time relative to the bare engine |
     |--:|:--|--:|--:|
     | 1 | every step | 1.06 | 1.06 |
@@ -700,13 +694,7 @@ def _():
     | TTFT grows without end, tokens/s stay the same | `num_requests_waiting`, `request_queue_time_seconds` | The rate is beyond the knee, and the queue has no limit | 10 |
     | Errors or wrong texts after a disconnect | aborts and errors over time | K/V freed while a step uses it (exhibit B) | 10 |
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - One thread owns the engine and takes commands between two steps, so a server needs no lock and frees

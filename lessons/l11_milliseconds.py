@@ -482,13 +482,7 @@ def _():
     beside the 8B model's 16-bit weights in 80 GB. A scale takes 4 bytes, so nearly twice as many fit. In
     our model the heads are alike, and one scale for a whole block would change no more tokens; a model
     with a few very large numbers in one head needs a scale for each.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Break it
 
     Two defects. Look at the symptom, decide what is wrong, then **repair the function in its cell**.

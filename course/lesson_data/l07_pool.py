@@ -8,7 +8,7 @@ from msgspec import structs
 from course.attempt import Attempt
 from course.lesson_data.texts import Arrivals, served
 from course.saved_answers import LoadedPolicies
-from nanogpt import GPT, EngineConfig, Policies, Request, Trace, encode
+from nanogpt import GPT, EngineConfig, Request, Trace, encode
 from nanogpt.trace import BlockStepRecord
 
 BLOCK_SIZE = 8
@@ -34,14 +34,6 @@ BLAME = (
 def six_requests() -> Arrivals:
     """New request objects with the same prompts, since the engine changes those that it serves."""
     return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_LINES)]
-
-
-def with_attempts(policies: Policies, attempts: Mapping[str, Attempt]) -> Policies:
-    """The policies with those of the page's functions that can run."""
-    return replace(
-        policies,
-        **{name: each.or_reference(getattr(policies, name)) for name, each in attempts.items()},
-    )
 
 
 def run_report(

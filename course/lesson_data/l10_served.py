@@ -47,14 +47,6 @@ LINES = (
 )
 
 
-def server_policies(attempts: Attempts) -> ServerPolicies:
-    """The page's three functions, and the reference for those that are not written yet."""
-    usual = ServerPolicies()
-    return ServerPolicies(
-        **{name: each.or_reference(getattr(usual, name)) for name, each in attempts.items()}
-    )
-
-
 @functools.cache
 def oracle(prompt: str, num_tokens: int) -> str:
     """The text of `generate`."""
