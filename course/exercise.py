@@ -107,13 +107,12 @@ class Exercise:
     """An exercise of a lesson, the `number`-th there.
 
     `right` are right answers of several styles, the worked one first: its name and its module are
-    the exercise's. `checks` are (name, check), easiest first. A passed answer that `is_policy`
-    fills the field of `Policies` with its name. `hints` are three rungs, from a nudge to the last
-    step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of an
-    answer what the checks ask, where its bare results do not show enough, or where one question of
-    the checks is many calls. `equivalent_mutants` are mutants and weaker forms of right
-    answers that no check can tell from these, by the names that `learn.py audit` gives
-    them, each with its reason. `others` find the lesson's other exercises, by name.
+    the exercise's. `checks` are (name, check), easiest first. `hints` are three rungs, from a nudge
+    to the last step before the answer. `draw_call` writes a call as the learner would. `asked_as`
+    makes of an answer what the checks ask, where its bare results do not show enough, or where one
+    question of the checks is many calls. `equivalent_mutants` are mutants and weaker forms of right
+    answers that no check can tell from these, by the names that `learn.py audit` gives them, each
+    with its reason. `others` find the lesson's other exercises, by name.
     """
 
     number: int
@@ -125,7 +124,6 @@ class Exercise:
     right: Sequence[Function]
     misconceptions: Sequence[Misconception]
     checks: Sequence[tuple[str, Check]]
-    is_policy: bool = False
     draw_call: Callable[[str, Args], str] = show_call
     asked_as: Wrap | None = None
     equivalent_mutants: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -142,6 +140,13 @@ class Exercise:
         written = f"{self.name}{inspect.signature(self.right[0])}".replace("'", "")
         written = written.replace(slo.__name__, "slo")  # as a lesson's setup cell names it
         return re.sub(r"\b(?:collections|nanogpt)\.(?:\w+\.)+", "", written)
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether a passed answer fills the field of `Policies` with its name."""
+        from nanogpt.policies import Policies  # which an overview of the exercises need not import
+
+        return self.name in Policies.__dataclass_fields__
 
     @property
     def lesson(self) -> str:

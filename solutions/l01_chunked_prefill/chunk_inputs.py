@@ -193,7 +193,6 @@ EXERCISE = Exercise(
     title="The inputs of a chunk",
     minutes=6,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "`tokens` are the ids of all known tokens of a request. The first "

@@ -137,7 +137,6 @@ EXERCISE = Exercise(
     title="The mask of a chunk",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "The K and V of the first `context_len` tokens (0 or more) of a text are cached. The "

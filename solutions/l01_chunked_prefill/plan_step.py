@@ -146,7 +146,6 @@ EXERCISE = Exercise(
     title="The plan of a step",
     minutes=15,
     points=4,
-    is_policy=True,
     task=Task(
         rules=(
             "`decodes` are the ids of the requests that generate, least recently served first. "

@@ -204,7 +204,6 @@ EXERCISE = Exercise(
     title="Admitting the first waiting request",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             'Return whether `candidate`, the first waiting request, may start: "admit", "wait" or '

@@ -197,7 +197,6 @@ EXERCISE = Exercise(
     title="Choosing the victim",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "`running` are all running requests, prefilling or decoding, in any order. Their K/V "

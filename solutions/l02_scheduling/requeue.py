@@ -188,7 +188,6 @@ EXERCISE = Exercise(
     title="Requeueing a preempted request",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "`request` is being preempted: all of its K/V is released. Return `(tokens, "

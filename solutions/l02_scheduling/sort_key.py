@@ -191,7 +191,6 @@ EXERCISE = Exercise(
     title="The key of a request",
     minutes=6,
     points=1,
-    is_policy=True,
     task=Task(
         rules=(
             "Return the key of `request` in the queue: a tuple of numbers. The smallest key goes "

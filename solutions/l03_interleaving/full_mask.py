@@ -183,7 +183,6 @@ EXERCISE = Exercise(
     title="The attention mask of a padded step",
     minutes=15,
     points=5,
-    is_policy=True,
     task=Task(
         rules=(
             "The keys of row i are S + T columns: S = max(context_lens) past columns, then T = "

@@ -98,7 +98,6 @@ EXERCISE = Exercise(
     title="Rows of unequal length",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "`token_ids[i]` are all known tokens of request i: its prompt, then its generated "

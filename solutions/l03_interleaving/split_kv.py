@@ -201,7 +201,6 @@ EXERCISE = Exercise(
     title="Splitting the K/V back out",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "`k` is (B, S + T, D), D numbers per key, with the columns of `full_mask`: S = "

@@ -188,7 +188,6 @@ EXERCISE = Exercise(
     title="A step in one flat row",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "Request i has `context_lens[i]` cached tokens (0 or more) and computes "

@@ -194,7 +194,6 @@ EXERCISE = Exercise(
     title="Evict the entries that no later token sees",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries, oldest "

@@ -153,7 +153,6 @@ EXERCISE = Exercise(
     title="KV tokens at the peak of a step, and after it",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "Earlier steps computed the first `num_computed_tokens` tokens of a request, and each "

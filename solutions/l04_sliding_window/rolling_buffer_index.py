@@ -178,7 +178,6 @@ EXERCISE = Exercise(
     title="A rolling buffer",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "The K/V of a request is in a buffer of sinks + window slots, numbered from 0. The "

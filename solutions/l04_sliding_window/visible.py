@@ -186,7 +186,6 @@ EXERCISE = Exercise(
     title="Which keys a token sees",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "Returns whether the token at position `query` may attend to the token at position "

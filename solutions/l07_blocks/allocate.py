@@ -185,7 +185,6 @@ EXERCISE = Exercise(
     title="Allocate blocks",
     minutes=6,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "A block holds `size` tokens. A request's table has `num_blocks` blocks, and the "

@@ -181,7 +181,6 @@ EXERCISE = Exercise(
     title="Hash the blocks",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`.",

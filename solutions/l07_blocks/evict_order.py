@@ -159,7 +159,6 @@ EXERCISE = Exercise(
     title="Order the evictions",
     minutes=6,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "`blocks` are all blocks that can be found by a hash, in any order. A block has an "

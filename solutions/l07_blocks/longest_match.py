@@ -220,7 +220,6 @@ EXERCISE = Exercise(
     title="Find the longest cached prefix",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "A request has `num_tokens` tokens (at least 1). `hashes` are the hashes of its full "

@@ -120,7 +120,7 @@ CASES: dict[str, list[Args]] = {
 }  # fmt: skip
 
 EXERCISE = Exercise(
-    number=2, title="Load or compute?", minutes=8, points=2, is_policy=True,
+    number=2, title="Load or compute?", minutes=8, points=2,
     task=Task(
         rules=(
             "`num_tokens` tokens (at least 1) of a request are only in host memory. `kv_bytes` are "

@@ -125,7 +125,7 @@ CASES = {
 }  # fmt: skip
 
 EXERCISE = Exercise(
-    number=1, title="Match over two tiers", minutes=8, points=3, is_policy=True,
+    number=1, title="Match over two tiers", minutes=8, points=3,
     task=Task(
         rules=(
             "As in `longest_match` of lesson 7, `hashes` are those of a request's full blocks of "

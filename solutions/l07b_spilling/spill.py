@@ -111,7 +111,7 @@ CASES: dict[str, list[Args]] = {
 }  # fmt: skip
 
 EXERCISE = Exercise(
-    number=3, title="Write through, and drop", minutes=8, points=3, is_policy=True,
+    number=3, title="Write through, and drop", minutes=8, points=3,
     task=Task(
         rules=(
             "After a step, `published` are the hashes of a request's full blocks in the order of "

@@ -120,7 +120,6 @@ EXERCISE = Exercise(
     title="Accept or replace a draft token",
     minutes=12,
     points=4,
-    is_policy=True,
     task=Task(
         rules=(
             "Returns `(kept, token)`: whether the draft token is accepted, and the token at its "

@@ -168,7 +168,6 @@ EXERCISE = Exercise(
     title="Roll back the KV cache",
     minutes=5,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "Returns how many KV tokens a request keeps after a verifying pass, counted from the "

@@ -98,7 +98,6 @@ EXERCISE = Exercise(
     title="Follow the committed tokens",
     minutes=5,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "`state` is as in exercise 8b.1. `committed` are the texts of the tokens that a step "

@@ -96,7 +96,6 @@ EXERCISE = Exercise(
     title="Legal tokens",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "`state.edges[n]` is a dict: the characters that may follow in state n, each with the "

@@ -100,7 +100,6 @@ EXERCISE = Exercise(
     title="A mask for every row",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
         rules=(
             "`state` is as in exercise 8b.1: the state after the committed tokens. `drafts` are "

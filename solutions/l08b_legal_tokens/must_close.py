@@ -73,7 +73,6 @@ EXERCISE = Exercise(
     title="Close in time",
     minutes=4,
     points=2,
-    is_policy=True,
     task=Task(
         rules=(
             "The engine asks about each legal token before it is sampled. `distance` is the least "
