@@ -548,7 +548,7 @@ def _(attempts, run_under, window, without_window, yours):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    mo.md(rf"""
     The highest peak in the table may exceed the budget, because the scheduler counts the KV tokens
     *after* each step. A step never adds more than the token budget, so an engine needs to reserve
     memory for that many tokens only once, for all requests together.
@@ -558,19 +558,9 @@ def _():
     The table shows three benchmarks of the post, as published and in our engine, with the requests and
     limits of `benchmarks/sliding_window.py` in the author's repository. Each cell reads *without → with a
     window*. The first two columns of numbers count KV tokens.
-    """)
-    return
 
+    {exhibits.benchmarks_table()}
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(exhibits.benchmarks_table())
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     The post's headline, *peak memory 36 to 46 % less*, is about the largest single request. Memory has
     to hold all requests together, and by the post's own numbers their total falls by 42, 8 and 22 %.
     The post's benchmark does not preempt, so it holds 64 KV tokens under a budget of 50. Our engine

@@ -59,29 +59,19 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    mo.md(rf"""
     ## An automaton reads the text
 
     Whether a character may follow depends on what is written, but a regular expression forgets most of it: in
     `((yea|nay), )*(yea|nay)\.`, a list of votes, it does not matter how many votes there were. What does matter
     is one of a few **states**. A small program that knows only its state, and moves along an edge for each
     character, is a *finite automaton*. The engine makes one from the expression:
-    """)
-    return
 
+    {legal.states_table()}
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(legal.states_table())
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     The last column is the least number of characters to a place where the text may end.
 
-    A model's tokens are seldom single characters. GPT-2 has tokens such as `":"` and `},`. A token is written
+    A model's tokens are seldom single characters. GPT-2 has tokens such as `":"` and `}},`. A token is written
     whole, so it is legal only if the automaton can read all of it.
     """)
     return

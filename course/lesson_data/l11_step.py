@@ -283,27 +283,3 @@ def overlap_chart(answer: Attempt) -> Figure:
         {"time per step (ms)": curves}, "time of a schedule (ms)",
         "A hundred steps whose execution takes 5 ms", "computed by overlap: " + whose(mine),
     )  # fmt: skip
-
-
-# --- 8-bit numbers ------------------------------------------------------------------------------
-
-
-def eight_bits_table(found: dict[str, Any]) -> str:
-    """Bytes, time and next tokens with 8-bit weights and with 8-bit K/V; Markdown."""
-    eight, us = found["eight_bits"], found["decode_us"]
-    times = {
-        name: " | ".join(ms(sum(us[name][batch].values())) for batch in ("1", "32"))
-        for name in ("packed", "int8")
-    }
-    same = {name: f"{each / eight['tokens']:.1%}" for name, each in eight["same"].items()}
-    weights, kv = eight["weight_bytes"], eight["kv_bytes"]
-    rows = (
-        ("float32", weights["float32"], kv["float32"], times["packed"], "100%"),
-        ("8-bit weights", weights["int8"], kv["float32"], times["int8"], same["weights"]),
-        ("8-bit K/V", weights["float32"], kv["int8"], "not built | not built", same["kv"]),
-    )
-    head = "| | weights of the layers | K/V per token | step, batch 1 | step, batch 32 |"
-    lines = (
-        f"| {name} | {w / 1e6:.2f} MB | {k:,} B | {us} | {same} |" for name, w, k, us, same in rows
-    )
-    return table(f"{head} same next token |", "lrrrrr", lines)
