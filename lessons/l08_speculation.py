@@ -18,7 +18,7 @@ with app.setup(hide_code=True):
     from course.lesson_data import l08_runs as runs
     from course.lesson_data.l00_batching import step_costs
     from course.prediction import after, hints, predict
-    from course.replay import replays
+    from course.replay import answered, replays, rule_of
     from course.saved_answers import load_policies
     from course.task import task
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
@@ -266,7 +266,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(rejection_sample_attempt):
-    _outcomes, _mine = drafts.answered(rejection_sample_attempt)
+    _outcomes, _mine = answered(rejection_sample_attempt, drafts.outcomes_of)
     after(
         "l08.resample",
         AcceptBars(
@@ -614,7 +614,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(model, propose_ngram_attempt):
-    mo.md(lookup.lookup_table(lookup.rule_of(propose_ngram_attempt), model))
+    mo.md(lookup.lookup_table(rule_of(propose_ngram_attempt), model))
     return
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from course.lesson_data import recorded
+from course.lesson_data.texts import arriving
 from nanogpt import GPT, Engine, EngineConfig, Request, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
 from nanogpt.figures.curves import step_cost
@@ -28,14 +29,12 @@ _LONG_PROMPT = (
 )
 
 
-def four_requests() -> list[tuple[int, Request]]:
-    """Four requests and the step at which each arrives; the last has by far the longest prompt."""
-    return [
-        (0, Request(0, encode("ROMEO:\nBut soft, what light "), 24)),
-        (0, Request(1, encode("First Citizen:\n"), 20)),
-        (4, Request(2, encode("JULIET:\nO Romeo, "), 16)),
-        (9, Request(3, encode(_LONG_PROMPT), 10)),
-    ]
+four_requests = arriving(
+    (0, "ROMEO:\nBut soft, what light ", 24),
+    (0, "First Citizen:\n", 20),
+    (4, "JULIET:\nO Romeo, ", 16),
+    (9, _LONG_PROMPT, 10),
+)
 
 
 def step_costs() -> Figure:

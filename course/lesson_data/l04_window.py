@@ -8,14 +8,14 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.plain_values import as_whole
-from course.lesson_data.texts import Arrivals, oracle, table
-from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
+from course.lesson_data.texts import arriving, oracle, table
+from nanogpt import GPT, Engine, EngineConfig, Trace
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.policies import sliding_window
 from widgets import whose
 
-_THREE = ((0, "MERCUTIO"), (0, "ROMEO:"), (5, "BENVOLIO"))
-_FIVE = (  # arrival step, prompt, new tokens
+_three_requests = arriving((0, "MERCUTIO", 40), (0, "ROMEO:", 40), (5, "BENVOLIO", 40))
+five_requests = arriving(
     (0, "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ", 24),
     (0, "ROMEO:\nBut, soft! what light", 20),
     (2, "PORTIA:\nThe quality of mercy is not strain'd,\n", 24),
@@ -28,10 +28,9 @@ _FIVE = (  # arrival step, prompt, new tokens
 
 def grown(model: GPT, window: int | None) -> dict[str, Any]:
     """A run of three requests of 40 new tokens each, as a KVGrowth takes it."""
-    arrivals = [(at, Request(i, encode(text), 40)) for i, (at, text) in enumerate(_THREE)]
     engine = Engine(model, EngineConfig(sliding_window=window), clock=CostClock(SERVER_CPU))
     label = "no window" if window is None else f"W = {window}"
-    return {"label": label, "window": window, "trace": engine.run(arrivals).to_json()}
+    return {"label": label, "window": window, "trace": engine.run(_three_requests()).to_json()}
 
 
 # --- masks --------------------------------------------------------------------------------------
@@ -141,11 +140,6 @@ def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
 
 
 # --- the learner's run --------------------------------------------------------------------------
-
-
-def five_requests() -> Arrivals:
-    """Fresh requests of the same prompts: the engine writes into the ones that it is given."""
-    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_FIVE)]
 
 
 def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:

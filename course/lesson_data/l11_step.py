@@ -9,7 +9,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import zip_longest
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course.attempt import Attempt
-from course.calling.jobs import RunError, run
+from course.calling.jobs import RunError
 from course.lesson_data import recorded
 from course.lesson_data.texts import table
-from course.registry import exercise
+from course.replay import answered
 from nanogpt import GPT, Engine, EngineConfig, Request
 from nanogpt.figures.curves import line_chart
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
@@ -167,19 +166,6 @@ OUR_WEIGHTS, OUR_KV = 4 * 12 * 128**2 + 65 * 128, 4 * 2 * 128 * 4
 """Weights that a token is multiplied with, and bytes of K/V per token."""
 CONTEXT = 1000
 Point = tuple[int, int]
-
-
-def rule_of(answer: Attempt) -> Callable[..., Any]:
-    """The learner's function, or the reference while there is none."""
-    return answer.or_reference(exercise(answer.report.exercise).right[0])
-
-
-def answered(answer: Attempt, job: Callable[..., Any], *args: Any) -> tuple[Any, bool]:
-    """(`job(rule, *args)`, whether the rule is the learner's): the reference's where it fails."""
-    with suppress(RunError):
-        if answer.started:
-            return run(job, rule_of(answer), *args), True
-    return job(exercise(answer.report.exercise).right[0], *args), False
 
 
 def llama_us(rule: Callable[..., Any], steps: list[Point]) -> list[float]:
