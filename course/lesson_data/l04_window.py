@@ -8,7 +8,7 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.plain_values import as_whole
-from course.lesson_data.texts import arriving, oracle, table
+from course.lesson_data.texts import arriving, table, wrong_texts
 from nanogpt import GPT, Engine, EngineConfig, Trace
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.policies import sliding_window
@@ -144,14 +144,13 @@ def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
 
 def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
     """For each run: whether its texts are the oracle's, its most KV tokens, and its counts."""
-    wanted = {r.id: oracle(model, settings, r) for _, r in five_requests()}
     head = (
         "| run | texts, compared with the oracle's | largest request | highest peak of all "
         "| KV tokens charged, compared with held ones | bytes alive, compared with held ones |"
     )
     rows: list[str] = []
     for name, trace in runs.items():
-        wrong = [i for i in wanted if list(trace.generated_tokens(i)) != wanted[i]]
+        wrong = wrong_texts(five_requests(), model, settings, trace)
         texts = f"request {', '.join(map(str, wrong))} **differs**" if wrong else "all equal"
         said = f" ({trace.error})" if trace.error else ""
         rows.append(f"| {name}{said} | {texts} | {_counts(model, trace)} |")
