@@ -97,9 +97,7 @@ def _(tragedy):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l02.recompute",
-        mo.md(r"""
+    after("l02.recompute", mo.md(r"""
     Step through the picture. At step 6 the K/V of Romeo's request is released; the request waits and
     keeps its text. At step 10 its 16 known tokens are computed in one prefill (hatched: tokens computed
     for the second time). At the end of that step it samples its seventh token.
@@ -111,8 +109,7 @@ def _():
        ▲                    │                    │
        └────────────────────┴───── preempt ──────┘     K/V released, text kept
     ```
-    """),
-    )
+    """))
     return
 
 
@@ -313,9 +310,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l02.livelock",
-        mo.md(r"""
+    after("l02.livelock", mo.md(r"""
     This is a **livelock**: the engine is busy in every step, and no request makes progress. The sawtooth
     is its signature; no error is ever logged. The published key was `max((priority, -arrival_time))`,
     which reads like *the most recent of the least important*, but the minus sign selects the oldest.
@@ -325,8 +320,7 @@ def _():
 
     Now choose a rule under which every request finishes. Below your function, the same two requests run
     under it.
-    """),
-    )
+    """))
     return
 
 
@@ -615,9 +609,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l02.halves",
-        mo.md(r"""
+    after("l02.halves", mo.md(r"""
     | scheduler | steps over the budget | longest stretch | most KV tokens | preemptions | tokens recomputed |
     |:--|--:|--:|--:|--:|--:|
     | both halves | 0 | 0 | 158 | 2 | 80 |
@@ -629,8 +621,7 @@ def _():
     computes 723 tokens instead of 418. So a scheduler needs both halves to keep the invariant:
     preemption makes room when the running requests grow, and admission keeps out the requests that do
     not fit. Admission also keeps preemption rare.
-    """),
-    )
+    """))
     return
 
 

@@ -103,17 +103,14 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.fused_cost",
-        mo.md(r"""
+    after("l03.fused_cost", mo.md(r"""
     Point at a cell, or move with the arrow keys. Two things to notice:
 
     - **The padding is on the left.** So every row's last real token is in the last column, and the logits
       to sample from are `logits[:, -1]` for decodes and chunks alike.
     - **A decode is a chunk of one token.** A's newest token is its 22nd, so its position is 21. As in
       lesson 1, a row holds the tokens that follow the computed ones, at their positions in the text.
-    """),
-    )
+    """))
     return
 
 
@@ -328,9 +325,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
+    after("l03.exhibit_a", mo.md(r"""
     The post's example is right because both rows have three new tokens. A decode in row A brings padding
     *among the new columns*, and that padding is computed: it is token 0, a line break, at position 0,
     with a real key and a real value. Measured on 60 decodes beside one chunk:
@@ -346,8 +341,7 @@ def _():
     This is the defect to remember: nothing crashes, the text is fluent, and it depends on the other
     requests in the batch. The test that finds this defect is one line: *a request gets the same text,
     whatever else is in the batch*.
-    """),
-    )
+    """))
     return
 
 
@@ -405,9 +399,7 @@ def _(mask_attempt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
+    after("l03.exhibit_a", mo.md(r"""
     /// details | Exhibit C: the row that turns into NaN
 
     Exhibit A has been fixed in the obvious way: the mask hides all padding from every query. Now two
@@ -433,8 +425,7 @@ def _():
     every query sees at least one key is safe with every kernel.
 
     ///
-    """),
-    )
+    """))
     return
 
 
@@ -616,9 +607,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.crossed_lines",
-        mo.md(r"""
+    after("l03.crossed_lines", mo.md(r"""
     The forward computes rows and returns rows; it knows no request ids. While a step runs, requests join
     and finish, so only the list from which the batch was built gives the order of its rows. The engine
     zips that list with the sampled tokens. Getting this line wrong is one of the worst bugs that a
@@ -628,16 +617,13 @@ def _():
     *"leaked" from other requests* ([#14645](https://github.com/vllm-project/vllm/pull/14645)). In
     [DMI #67](https://github.com/ProjectDMX/DMI/issues/67) rows of a batch were read in the order of a
     dictionary; about 60 % of the requests got a neighbour's values, and everything looked valid.
-    """),
-    )
+    """))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
+    after("l03.exhibit_a", mo.md(r"""
     /// details | For readers of the post: its gotchas, and some of its code
 
     | gotcha or code | here |
@@ -652,16 +638,13 @@ def _():
     | `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, max_kv_tokens=256)` | `nanogpt` has this function; three requests take 12 calls in 12 steps, and their texts are those of the oracle `generate()` |
 
     ///
-    """),
-    )
+    """))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.fused_cost",
-        mo.md(r"""
+    after("l03.fused_cost", mo.md(r"""
     ## When does one padded forward save time?
 
     In the run of six requests above: **338 useful tokens, 871 computed (39%).** Only 9 of its 30 steps
@@ -669,8 +652,7 @@ def _():
     16 GB of weights hides a little padding. Once the arithmetic of a step takes longer than that, every
     padding token adds time. So the padded forward is faster with short chunks on a GPU, and slower with
     long chunks on any machine.
-    """),
-    )
+    """))
     return
 
 

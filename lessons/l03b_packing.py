@@ -99,19 +99,16 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.p99",
-        mo.md(r"""
-        The lowest curve is one forward over the *d* + *c* useful tokens only. This lesson builds that
-        forward.
+    after("l03.p99", mo.md(r"""
+    The lowest curve is one forward over the *d* + *c* useful tokens only. This lesson builds that
+    forward.
 
-        ## The line that runs the model
+    ## The line that runs the model
 
-        In the engine's loop, the marked line runs the model on the tokens that the scheduler chose. The
-        executor decides how to lay these tokens out in tensors. You write the layout of one packed
-        executor.
-        """),
-    )
+    In the engine's loop, the marked line runs the model on the tokens that the scheduler chose. The
+    executor decides how to lay these tokens out in tensors. You write the layout of one packed
+    executor.
+    """))
     return
 
 
@@ -264,26 +261,23 @@ def _(runs):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.p99",
-        mo.md(r"""
-        - **Padded beats two forwards with small chunks on the GPU.** While the weight read hides all of
-          the padding, padded is as fast as packed. Padding costs no more than a second forward up to a
-          chunk of 165 tokens with 1 decode, 63 with 4 and 9 with 32.
-        - **Padded loses with long chunks, and nearly always on the CPU**, where the limits are 16, 4 and
-          1 tokens. Each decode adds one useful token and a row of padding, so the users who are reading
-          wait longer for their next token.
-        - **Packed never loses in this table**: it runs one forward, over useful tokens only.
+    after("l03.p99", mo.md(r"""
+    - **Padded beats two forwards with small chunks on the GPU.** While the weight read hides all of
+      the padding, padded is as fast as packed. Padding costs no more than a second forward up to a
+      chunk of 165 tokens with 1 decode, 63 with 4 and 9 with 32.
+    - **Padded loses with long chunks, and nearly always on the CPU**, where the limits are 16, 4 and
+      1 tokens. Each decode adds one useful token and a row of padding, so the users who are reading
+      wait longer for their next token.
+    - **Packed never loses in this table**: it runs one forward, over useful tokens only.
 
-        The author of the posts that this course follows measured the padded form on a GPU: 21 to 34 %
-        fewer forward calls, but only 0.91 to 0.96 times the throughput of two forwards
-        ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). So count tokens,
-        not calls.
+    The author of the posts that this course follows measured the padded form on a GPU: 21 to 34 %
+    fewer forward calls, but only 0.91 to 0.96 times the throughput of two forwards
+    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). So count tokens,
+    not calls.
 
-        The next table is measured on your machine, with the trained model and a budget of 64. Each
-        number is the median of three rounds; the brackets hold the slowest and the fastest round.
-        """),
-    )
+    The next table is measured on your machine, with the trained model and a budget of 64. Each
+    number is the median of three rounds; the brackets hold the slowest and the fastest round.
+    """))
     return
 
 
@@ -340,14 +334,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.merge",
-        mo.md(r"""
+    after("l03.merge", mo.md(r"""
     One difficulty is left: a score of 89 overflows float32, since exp(89) is larger than its largest
     number. So each block subtracts its own largest score before it takes exponentials, and returns that
     score too. Two blocks then have sums that were computed relative to different numbers.
-    """),
-    )
+    """))
     return
 
 

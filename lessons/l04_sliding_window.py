@@ -275,15 +275,12 @@ def _():
     def alive(tensor):
         return tensor.untyped_storage().nbytes()
 
-    after(
-        "l04.freed",
-        mo.md(f"""
-        | request 3 keeps | bytes that `.shape` shows | bytes that stay alive |
-        |:--|--:|--:|
-        | `buffer[3, -20:]` | {shown(view):,} | **{alive(view):,}** |
-        | `buffer[3, -20:].clone()` | {shown(copied):,} | {alive(copied):,} |
-        """),
-    )
+    after("l04.freed", mo.md(f"""
+    | request 3 keeps | bytes that `.shape` shows | bytes that stay alive |
+    |:--|--:|--:|
+    | `buffer[3, -20:]` | {shown(view):,} | **{alive(view):,}** |
+    | `buffer[3, -20:].clone()` | {shown(copied):,} | {alive(copied):,} |
+    """))
     return
 
 
@@ -303,16 +300,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l04.freed",
-        mo.md(r"""
-        So eviction has to copy the entries that stay. In our engine, the K/V of a prompt of 40 tokens
-        keeps 163,840 bytes alive when it is sliced to W = 20 after the prefill, and 81,920 when it is
-        copied. A test that looks only at `.shape` passes either way.
+    after("l04.freed", mo.md(r"""
+    So eviction has to copy the entries that stay. In our engine, the K/V of a prompt of 40 tokens
+    keeps 163,840 bytes alive when it is sliced to W = 20 after the prefill, and 81,920 when it is
+    copied. A test that looks only at `.shape` passes either way.
 
-        Write `evict` for one layer of one request. In a short text, the sinks may lie inside the window.
-        """),
-    )
+    Write `evict` for one layer of one request. In a short text, the sinks may lie inside the window.
+    """))
     return
 
 

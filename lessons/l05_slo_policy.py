@@ -238,16 +238,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l05.slack_or_deadline",
-        mo.md(r"""
+    after("l05.slack_or_deadline", mo.md(r"""
     Among doomed requests the order is odd: one that is 200 ms overdue goes before one that has just missed
     its deadline. This does no harm, because all doomed requests come after every request that can still be
     saved. (The paper divides by the **absolute deadline**, counted from the start of the engine. After an
     hour, two deadlines 20 ms apart then have the same score to five digits, and a margin between scores
     means nothing.)
-    """),
-    )
+    """))
     return
 
 

@@ -24,7 +24,7 @@ with app.setup(hide_code=True):
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
     from nanogpt.policies import acceptance
     from nanogpt.speculative.trigram import TrigramDraft
-    from widgets import AcceptBars, SpeculationStrip, Timeline, bar, whose
+    from widgets import AcceptBars, SpeculationStrip, Timeline, whose
 
 
 @app.cell(hide_code=True)
@@ -199,21 +199,8 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    def _row(name, p, q):
-        accepted, wanted, proposed = min(p, q), f"{8 * p:g}/8", f"{8 * q:g}/8"
-        return (
-            f"| {name} | {bar([accepted, p - accepted], wanted)} | "
-            f"{bar([accepted, 0.0, q - accepted], proposed)} | {accepted / q:.2g} | "
-            f"{8 * (p - accepted):g}/8 |"
-        )
-
-    after(
-        "l08.resample",
-        mo.md(
-            "| token | the target wants it: p | the draft proposes it: q | accepted with probability | missing |\n"
-            "|:--|:--|:--|--:|--:|\n"
-            + "\n".join(map(_row, "abc", drafts.WANTED, drafts.PROPOSED))
-            + """
+    after("l08.resample", mo.md(f"""
+    {drafts.shares_table()}
 
     Blue is min(p, q), accepted; orange is proposed too often and rejected; grey is still missing.
 
@@ -222,9 +209,7 @@ def _():
        equals the rejected probability, because p and q both sum to 1.
     3. Therefore draw the replacement with the weights max(0, p − q). Then each token comes out with
        probability min(p, q) + max(0, p − q) = p, whatever the draft is.
-    """
-        ),
-    )
+    """))
     return
 
 
@@ -401,14 +386,11 @@ def _(expected_tokens_attempt, speedup_attempt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l08.four_times",
-        mo.md(r"""
+    after("l08.four_times", mo.md(r"""
     A draft token is lost when any draft token before it is rejected, so many draft tokens pay only at a
     high acceptance rate. At c = 0.1, two are best for α = 0.4, and speculation breaks even at α = 0.10
     for k = 1, 0.17 for k = 2, 0.29 for k = 4 (the post says about 0.6) and 0.44 for k = 8.
-    """),
-    )
+    """))
     return
 
 

@@ -95,7 +95,7 @@ def _(make_engine):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    mo.md(rf"""
     Your engine wrote the `text` in the last lines. Everything around it comes from the server, which the
     rest of this page is about.
 
@@ -105,23 +105,15 @@ def _():
     thread** runs steps and never touches a socket. Submit and abort are commands in a queue, and the
     engine's thread carries them out only **between two steps**. So no other thread touches the engine,
     and the server needs no lock. This is the whole loop, from `nanogpt/server/engine_thread.py`:
-    """)
-    return
 
+    ```python
+    {textwrap.dedent(inspect.getsource(EngineThread._run)).rstrip()}
+    ```
 
-@app.cell(hide_code=True)
-def _():
-    mo.md("```python\n" + textwrap.dedent(inspect.getsource(EngineThread._run)) + "```")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     `_carry_out` takes commands until the next step is due, and sleeps while there is nothing to serve.
     `_step` calls `Engine.step`, which you see below. Its marked line records which request got which
     tokens. The server then turns new tokens into text and sends it as *server-sent events*: a line
-    `data: {...}` and an empty line. In this lesson you decide which requests get into this loop, which
+    `data: {{...}}` and an empty line. In this lesson you decide which requests get into this loop, which
     text goes out after the marked line, and when an abandoned request leaves.
     """)
     return
@@ -346,14 +338,12 @@ def _(make_engine, policies):
 
 @app.cell(hide_code=True)
 def _(make_engine, policies):
-    after(
-        "l10.leaver",
-        mo.md(
-            "**A client that disconnects.** Four clients want 60 tokens each, and one disconnects "
-            "after five events. The engine computes its request only until the server notices, a few "
-            "tokens later:\n\n" + serving.disconnect_table(make_engine, policies)
-        ),
-    )
+    after("l10.leaver", mo.md(f"""
+    **A client that disconnects.** Four clients want 60 tokens each, and one disconnects after five events. The
+    engine computes its request only until the server notices, a few tokens later:
+
+    {serving.disconnect_table(make_engine, policies)}
+    """))
     return
 
 
@@ -544,9 +534,7 @@ def _(policies):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l10.knee",
-        mo.md(r"""
+    after("l10.knee", mo.md(r"""
     - **The knee is near 50 requests/s.** Up to there, goodput equals the rate. Beyond it, goodput without
       a limit falls to 1.5 requests/s at a rate of 60, and to 0 at 80.
     - **With `admission_control`** and at most 32 unfinished requests, goodput is 51 requests/s at a rate
@@ -561,8 +549,7 @@ def _():
 
     For a real server, `vllm bench serve --request-rate 50 --goodput ttft:500` is the open loop, and
     `--max-concurrency 16` without a rate is the closed loop. Add `--num-warmups`, which is 0 by default.
-    """),
-    )
+    """))
     return
 
 

@@ -10,6 +10,7 @@ from nanogpt import GPT, EngineConfig, Trace, decode, encode
 from nanogpt.sampling import probabilities, uniform
 from nanogpt.speculative.drafting import Draft, tempered
 from nanogpt.trace import WorkRecord
+from widgets import bar
 
 Rule = Callable[..., Any]
 
@@ -69,6 +70,20 @@ _PARTS = 40
 _GRID = [(i + 0.5) / _PARTS for i in range(_PARTS)]
 
 Outcomes = list[list[list[list[Any]]]]
+
+
+def shares_table() -> str:
+    """Of three tokens p and q as bars of what is accepted, rejected and missing; Markdown."""
+    rows: list[str] = []
+    for name, p, q in zip("abc", WANTED, PROPOSED, strict=True):
+        accepted, wanted, proposed = min(p, q), f"{8 * p:g}/8", f"{8 * q:g}/8"
+        rows.append(
+            f"| {name} | {bar([accepted, p - accepted], wanted)} "
+            f"| {bar([accepted, 0.0, q - accepted], proposed)} | {accepted / q:.2g} "
+            f"| {8 * (p - accepted):g}/8 |"
+        )
+    head = "| token | the target wants it: p | the draft proposes it: q "
+    return table(f"{head}| accepted with probability | missing |", "lllrr", rows)
 
 
 def outcomes_of(rejection_sample: Rule) -> Outcomes:
