@@ -6,10 +6,10 @@ Whatever the learner wrote, a lesson goes on below it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from course import progress
 from course.calling.loading import LocalAnswer
@@ -23,7 +23,10 @@ from course.source.answer import Answer
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
+    from nanogpt.policies import Policies
+    from nanogpt.server import ServerPolicies
 
+AnyPolicies = TypeVar("AnyPolicies", "Policies", "ServerPolicies")
 _UNUSABLE = ("timeout", "crashed", "memory", "protocol")  # what happens again in every run
 
 
@@ -74,6 +77,12 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
         report = replace(report, idea=f"Open the lesson with `{learn_command()}` to write it.")
     function = LocalAnswer(answer.text, answer.name) if answer is not None else None
     return Attempt(report, function, " ".join(filter(None, notes)))
+
+
+def with_attempts(policies: AnyPolicies, attempts: Mapping[str, Attempt]) -> AnyPolicies:
+    """The policies with those of the page's functions that can run."""
+    mine = {name: each.or_reference(getattr(policies, name)) for name, each in attempts.items()}
+    return replace(policies, **mine)
 
 
 def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Report:

@@ -4,6 +4,8 @@ A record of it stands in solutions/LESSON/NAME.py; the registry, the checks, the
 and the tables in the tests are derived from these records.
 """
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -13,6 +15,7 @@ from course.calling.channel import Channel, LostError, TooSlowError
 from course.calling.processes import Starter, own_starter
 from course.format_values import show_call
 from course.harness import Check, Failure, Rows, run_checks
+from course.lazy import slo
 from course.report import Report
 from course.source.answer import Answer
 
@@ -33,17 +36,15 @@ class Adapted:
 class Task:
     """The contract of one exercise, without the rule that the exercise asks for.
 
-    `signature` is the stub's own, on one line: "chunk_size(budget: int, ...) -> int". `rules` are
-    sentences, one for each thing that goes in or comes out, with `code` between backquotes.
-    `args` and `result` are one case worked by hand, small enough to follow in one's head, and
-    `steps` are the sentences that lead from the arguments to the result, without giving away the
-    rule. `call` and `returns` are how the card writes the call and the result where these in full
-    would hide the few values that matter. Where the answer is a generator, `answers` are what is
-    sent into it, in order, and `result` is the list of what it yields: its first move, and one
-    more for each answer. `exhibit` makes lines that the answer is about, such as a log.
+    `rules` are sentences, one for each thing that goes in or comes out, with `code` between
+    backquotes. `args` and `result` are one case worked by hand, small enough to follow in one's
+    head, and `steps` are the sentences that lead from the arguments to the result, without giving
+    away the rule. `call` and `returns` are how the card writes the call and the result where these
+    in full would hide the few values that matter. Where the answer is a generator, `answers` are
+    what is sent into it, in order, and `result` is the list of what it yields: its first move, and
+    one more for each answer. `exhibit` makes lines that the answer is about, such as a log.
     """
 
-    signature: str
     rules: tuple[str, ...]
     args: tuple[Any, ...]
     result: Any
@@ -106,13 +107,12 @@ class Exercise:
     """An exercise of a lesson, the `number`-th there.
 
     `right` are right answers of several styles, the worked one first: its name and its module are
-    the exercise's. `checks` are (name, check), easiest first. A passed answer that `is_policy`
-    fills the field of `Policies` with its name. `hints` are three rungs, from a nudge to the last
-    step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of an
-    answer what the checks ask, where its bare results do not show enough, or where one question of
-    the checks is many calls. `equivalent_mutants` are mutants and weaker forms of right
-    answers that no check can tell from these, by the names that `learn.py audit` gives
-    them, each with its reason. `others` find the lesson's other exercises, by name.
+    the exercise's. `checks` are (name, check), easiest first. `hints` are three rungs, from a nudge
+    to the last step before the answer. `draw_call` writes a call as the learner would. `asked_as`
+    makes of an answer what the checks ask, where its bare results do not show enough, or where one
+    question of the checks is many calls. `equivalent_mutants` are mutants and weaker forms of right
+    answers that no check can tell from these, by the names that `learn.py audit` gives them, each
+    with its reason. `others` find the lesson's other exercises, by name.
     """
 
     number: int
@@ -124,7 +124,6 @@ class Exercise:
     right: Sequence[Function]
     misconceptions: Sequence[Misconception]
     checks: Sequence[tuple[str, Check]]
-    is_policy: bool = False
     draw_call: Callable[[str, Args], str] = show_call
     asked_as: Wrap | None = None
     equivalent_mutants: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -134,6 +133,20 @@ class Exercise:
     def name(self) -> str:
         """The function's: "plan_step"."""
         return self.right[0].__name__
+
+    @property
+    def signature(self) -> str:
+        """The stub's own, on one line: "chunk_size(budget: int, ...) -> int"."""
+        written = f"{self.name}{inspect.signature(self.right[0])}".replace("'", "")
+        written = written.replace(slo.__name__, "slo")  # as a lesson's setup cell names it
+        return re.sub(r"\b(?:collections|nanogpt)\.(?:\w+\.)+", "", written)
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether a passed answer fills the field of `Policies` with its name."""
+        from nanogpt.policies import Policies  # which an overview of the exercises need not import
+
+        return self.name in Policies.__dataclass_fields__
 
     @property
     def lesson(self) -> str:

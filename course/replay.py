@@ -4,18 +4,34 @@ Runs with a learner's functions happen in a child process: see `course.calling.j
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from course.attempt import Attempt
 from course.calling.errors import blame
 from course.calling.jobs import RunError, run
+from course.registry import exercise
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.policies import Policies
 from nanogpt.trace import Trace
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
+
+
+def rule_of(attempt: Attempt) -> Callable[..., Any]:
+    """The learner's function, right or wrong, or the worked answer while there is none."""
+    return attempt.or_reference(exercise(attempt.report.exercise).right[0])
+
+
+def answered(attempt: Attempt, job: Callable[..., Value], *args: Any) -> tuple[Value, bool]:
+    """(`job(rule, *args)`, whether the rule is the learner's); the worked answer's if it fails."""
+    with suppress(RunError):
+        if attempt.started:
+            return run(job, rule_of(attempt), *args), True
+    return job(exercise(attempt.report.exercise).right[0], *args), False
 
 
 class Rerun(Generic[Given, Value]):

@@ -34,7 +34,7 @@ class TaskCard:
         lines = [
             f"Exercise {self.number} · {item.title}",
             f"Write `{item.name}`, about {item.minutes} minutes",
-            *("", fill(contract.signature, 78, subsequent_indent="    "), ""),
+            *("", fill(item.signature, 78, subsequent_indent="    "), ""),
             *(
                 fill(rule, 78, initial_indent="- ", subsequent_indent="  ")
                 for rule in contract.rules
@@ -57,7 +57,7 @@ class TaskCard:
             f'<h3 id="exercise-{self.number.replace(".", "-")}">'
             f"Exercise {self.number} · {escape(item.title)}</h3>"
             f'<p class="sng-small">Write <code>{escape(item.name)}</code>, '
-            f"about {item.minutes} minutes</p>{_contract(item.name, item.task)}</section>"
+            f"about {item.minutes} minutes</p>{_contract(item)}</section>"
         )
 
 
@@ -78,11 +78,12 @@ def hints_text(exercise_id: str, shown: int) -> str:
     )
 
 
-def _contract(name: str, contract: Task) -> str:
+def _contract(item: Exercise) -> str:
+    contract = item.task
     rules = "".join(f"<li>{prose(rule)}</li>" for rule in contract.rules)
-    signature = escape(contract.signature).replace("-&gt;", '<span class="sng-arrow">-&gt;</span>')
+    signature = escape(item.signature).replace("-&gt;", '<span class="sng-arrow">-&gt;</span>')
     steps = "".join(f"<li>{prose(step)}</li>" for step in contract.steps)
-    call, outcome = contract.call or show_call(name, contract.args), _outcome(contract)
+    call, outcome = contract.call or show_call(item.name, contract.args), _outcome(contract)
     return (
         f'<pre tabindex="0">{signature}</pre><ul>{rules}</ul>'
         + (f'<pre tabindex="0">{escape(contract.exhibit())}</pre>' if contract.exhibit else "")

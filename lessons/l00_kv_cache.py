@@ -18,7 +18,6 @@ with app.setup(hide_code=True):
     from course.task import task
     from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
     from nanogpt.clock import CostClock
-    from nanogpt.experiments.trace_metrics import all_request_metrics
     from widgets import Batching, Timeline
 
     # This model is too small to gain from a second thread.
@@ -41,13 +40,7 @@ def _():
       of them,
     - read TTFT, ITL and TPOT off a real run, and say how each one feels to a waiting user,
     - estimate how many requests one GPU serves at once, and how many tokens per second it generates.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Why do 200 characters cost more than 200 times one character?
 
     In our nanoGPT every token is one character. Ask it for one character, and it feeds your prompt
@@ -344,16 +337,13 @@ def _(model, prompt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l00.tokens_computed",
-        mo.md(r"""
-        Without a cache, the 200 characters compute 598 times as many tokens as the first one. With a
-        cache they compute 249 tokens, five times the prompt's 50. But look at the last column: with the
-        cache the model computed 120 times fewer tokens, and the run was not 120 times faster. A decode
-        computes *one* token, yet it takes a good part of the time of a step that computes fifty. Where
-        does that time go?
-        """),
-    )
+    after("l00.tokens_computed", mo.md(r"""
+    Without a cache, the 200 characters compute 598 times as many tokens as the first one. With a
+    cache they compute 249 tokens, five times the prompt's 50. But look at the last column: with the
+    cache the model computed 120 times fewer tokens, and the run was not 120 times faster. A decode
+    computes *one* token, yet it takes a good part of the time of a step that computes fifty. Where
+    does that time go?
+    """))
     return
 
 
@@ -539,19 +529,16 @@ def _(batching_note):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l00.last_request",
-        mo.md(r"""
-        Both sides compute the same 27 tokens. In the 15 steps of static batching, 18 of the 45 places
-        (15 steps × 3 slots) stay empty. Continuous batching needs 9 steps, and no place stays empty.
-        Request 3 generates two tokens: it finishes after 11 steps with static batching and after 5 with
-        continuous batching. A short request behind a long one gains most.
+    after("l00.last_request", mo.md(r"""
+    Both sides compute the same 27 tokens. In the 15 steps of static batching, 18 of the 45 places
+    (15 steps × 3 slots) stay empty. Continuous batching needs 9 steps, and no place stays empty.
+    Request 3 generates two tokens: it finishes after 11 steps with static batching and after 5 with
+    continuous batching. A short request behind a long one gains most.
 
-        These lengths were chosen to fit well, and with equal lengths both sides are the same. In
-        practice lengths differ, and no engine knows them in advance: a text ends when the model
-        generates its end token.
-        """),
-    )
+    These lengths were chosen to fit well, and with equal lengths both sides are the same. In
+    practice lengths differ, and no engine knows them in advance: a text ends when the model
+    generates its end token.
+    """))
     return
 
 
@@ -617,30 +604,16 @@ def _(served):
 
 @app.cell(hide_code=True)
 def _(served):
-    _metrics = all_request_metrics(served)
+    after("l00.whose_gaps", mo.md(f"""
+    {batching.latency_table(served)}
 
-    def _row(each):
-        prompt_len = len(served.request(each.request_id).prompt_tokens)
-        return (
-            f"| {each.request_id} | {prompt_len} | {each.ttft_us / 1000:.1f} ms "
-            f"| {min(each.itls_us) / 1000:.1f} ms | {max(each.itls_us) / 1000:.1f} ms "
-            f"| {each.tpot_us / 1000:.1f} ms |"
-        )
+    *Times modelled by the preset of {served.clock.name}, the same wherever you run this.*
 
-    _lines = [
-        "| request | prompt tokens | TTFT | smallest gap (ITL) | largest gap (ITL) | TPOT |",
-        "|---:|---:|---:|---:|---:|---:|",
-        *(_row(each) for each in _metrics),
-        "",
-        f"*Times modelled by the preset of {served.clock.name}, the same wherever you run this.*",
-        "",
-        "Step 9 computed 357 tokens, of which 354 are request 3's prompt. Requests 0, 1 and 2 each "
-        "got one token from it and waited 11.0 ms for a step that otherwise takes 0.6 ms. TPOT is "
-        "a mean, so it spreads the long gap over all gaps of the request and only tells you that "
-        "something was slow. The largest gap tells you that the text stood still, which is what "
-        "the user remembers.",
-    ]
-    after("l00.whose_gaps", mo.md("\n".join(_lines)))
+    Step 9 computed 357 tokens, of which 354 are request 3's prompt. Requests 0, 1 and 2 each got one token from
+    it and waited 11.0 ms for a step that otherwise takes 0.6 ms. TPOT is a mean, so it spreads the long gap over
+    all gaps of the request and only tells you that something was slow. The largest gap tells you that the text
+    stood still, which is what the user remembers.
+    """))
     return
 
 
@@ -779,13 +752,7 @@ def _():
     cache changes the logits of most models: by a negligible amount in float32, and by a noticeable one
     in 16 bits.
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - Without a cache, every step computes all tokens so far, so the work grows with the square of

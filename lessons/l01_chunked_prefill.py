@@ -8,7 +8,7 @@ with app.setup(hide_code=True):
 
     import marimo as mo
 
-    from course.attempt import attempt
+    from course.attempt import attempt, with_attempts
     from course.engine_loop import engine_loop
     from course.figure import Figure, stopped
     from course.lazy import torch
@@ -19,12 +19,11 @@ with app.setup(hide_code=True):
     from course.prediction import after, hints, predict
     from course.replay import replays
     from course.task import task
-    from nanogpt import Engine, EngineConfig, Policies, load_model, planning
+    from nanogpt import Engine, EngineConfig, Policies, load_model
     from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
     from nanogpt.experiments.trace_metrics import summary
     from nanogpt.experiments.whole_prompts import plan_whole_prompts
     from nanogpt.figures.curves import latencies
-    from nanogpt.policies import masks
     from widgets import MaskStepper, Timeline, whose
 
     # This model is too small to gain from a second thread.
@@ -162,13 +161,10 @@ def _(chunked_gpu, whole_gpu):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l01.what_improves",
-        mo.md(r"""
-        Both runs compute the same tokens and generate the same texts. The long step has become fifteen
-        steps of at most 15.3 ms, and in each of them all four requests get a token.
-        """),
-    )
+    after("l01.what_improves", mo.md(r"""
+    Both runs compute the same tokens and generate the same texts. The long step has become fifteen
+    steps of at most 15.3 ms, and in each of them all four requests get a token.
+    """))
     return
 
 
@@ -450,13 +446,7 @@ def _(inputs_attempt, mask_attempt, plan_attempt, reference_trace, run_with):
         "chunk_mask": mask_attempt,
         "chunk_inputs": inputs_attempt,
     }
-    your_trace = run_with(
-        Policies(
-            plan_step=plan_attempt.or_reference(planning.plan_step),
-            chunk_mask=mask_attempt.or_reference(masks.chunk_mask),
-            chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
-        )
-    )
+    your_trace = run_with(with_attempts(Policies(), attempts))
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -555,13 +545,10 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l01.exhibit_a",
-        mo.md(r"""
-        The published code took a branch without a mask whenever there was a cache: *no causal mask
-        needed, T = 1*. That was true of decodes. Later, every chunk after the first took the same branch.
-        """),
-    )
+    after("l01.exhibit_a", mo.md(r"""
+    The published code took a branch without a mask whenever there was a cache: *no causal mask
+    needed, T = 1*. That was true of decodes. Later, every chunk after the first took the same branch.
+    """))
     return
 
 
@@ -589,20 +576,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _(model):
-    after("l01.poisoned_rows", mo.md(exhibits.flips_table(model)))
-    return
+    after("l01.poisoned_rows", mo.md(rf"""
+    {exhibits.flips_table(model)}
 
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l01.poisoned_rows",
-        mo.md(r"""
-        With one layer the largest logit difference is exactly 0. So a test on a one-layer model would have
-        passed, and so would a test with whole prompts or with chunks of one token. The simplest test finds
-        this defect: *the same text for every chunk size*.
-        """),
-    )
+    With one layer the largest logit difference is exactly 0. So a test on a one-layer model would have
+    passed, and so would a test with whole prompts or with chunks of one token. The simplest test finds
+    this defect: *the same text for every chunk size*.
+    """))
     return
 
 
@@ -652,14 +632,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l01.exhibit_b",
-        mo.md(r"""
-        Every text in exhibit B is right, and every request finishes. A throughput test that sends all
-        requests at once finds nothing wrong. But continuous batching has become static batching, and only
-        the TTFT of requests that arrive over time shows it.
-        """),
-    )
+    after("l01.exhibit_b", mo.md(r"""
+    Every text in exhibit B is right, and every request finishes. A throughput test that sends all
+    requests at once finds nothing wrong. But continuous batching has become static batching, and only
+    the TTFT of requests that arrive over time shows it.
+    """))
     return
 
 
@@ -779,14 +756,15 @@ def _():
 @app.cell(hide_code=True)
 def _(measure, tiny):
     on_cpu = measure(tiny, lambda: CostClock(SERVER_CPU))
-    mo.md(
-        "/// details | The same budgets on a CPU, where chunking gains no throughput\n"
-        + chunking.budget_table("**a CPU** (modelled, fitted to measured steps)", on_cpu)
-        + "\n\nNo budget raises throughput here, and every budget lengthens TTFT. The only gain is "
-        "shorter ITLs. The CPU preset of lesson 0 has a weight read of 0, so a chunk finds no idle "
-        "arithmetic: every further step pays its overhead, and every chunk reads the K/V of its "
-        "prompt's earlier chunks again.\n///"
-    )
+    mo.md(f"""
+    /// details | The same budgets on a CPU, where chunking gains no throughput
+    {chunking.budget_table("**a CPU** (modelled, fitted to measured steps)", on_cpu)}
+
+    No budget raises throughput here, and every budget lengthens TTFT. The only gain is shorter ITLs. The CPU
+    preset of lesson 0 has a weight read of 0, so a chunk finds no idle arithmetic: every further step pays its
+    overhead, and every chunk reads the K/V of its prompt's earlier chunks again.
+    ///
+    """)
     return
 
 

@@ -4,11 +4,9 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="2 · The scheduler")
 
 with app.setup(hide_code=True):
-    from dataclasses import replace
-
     import marimo as mo
 
-    from course.attempt import attempt
+    from course.attempt import attempt, with_attempts
     from course.engine_loop import engine_loop
     from course.lazy import torch
     from course.lesson_data import l02_exhibits as exhibits
@@ -19,7 +17,6 @@ with app.setup(hide_code=True):
     from course.saved_answers import load_policies
     from course.task import task
     from nanogpt import Engine, EngineConfig, Policies, load_model
-    from nanogpt.policies import queueing
     from nanogpt.views.request_view import RequestView
     from widgets import HeapStepper, KVBudget, Timeline
 
@@ -100,9 +97,7 @@ def _(tragedy):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l02.recompute",
-        mo.md(r"""
+    after("l02.recompute", mo.md(r"""
     Step through the picture. At step 6 the K/V of Romeo's request is released; the request waits and
     keeps its text. At step 10 its 16 known tokens are computed in one prefill (hatched: tokens computed
     for the second time). At the end of that step it samples its seventh token.
@@ -114,8 +109,7 @@ def _():
        ▲                    │                    │
        └────────────────────┴───── preempt ──────┘     K/V released, text kept
     ```
-    """),
-    )
+    """))
     return
 
 
@@ -316,9 +310,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l02.livelock",
-        mo.md(r"""
+    after("l02.livelock", mo.md(r"""
     This is a **livelock**: the engine is busy in every step, and no request makes progress. The sawtooth
     is its signature; no error is ever logged. The published key was `max((priority, -arrival_time))`,
     which reads like *the most recent of the least important*, but the minus sign selects the oldest.
@@ -328,8 +320,7 @@ def _():
 
     Now choose a rule under which every request finishes. Below your function, the same two requests run
     under it.
-    """),
-    )
+    """))
     return
 
 
@@ -485,8 +476,7 @@ def _(
         "choose_victim": victim_attempt,
         "requeue": requeue_attempt,
     }
-    yours = {name: each.or_reference(getattr(queueing, name)) for name, each in attempts.items()}
-    your_trace = run_with(replace(earlier.policies, **yours))
+    your_trace = run_with(with_attempts(earlier.policies, attempts))
     started = any(each.started for each in attempts.values())
     return attempts, started, your_trace
 
@@ -541,13 +531,7 @@ def _():
     Change `policy` in the cell above the pictures to `"fcfs"` or to a function of your own: the schedule changes and
     the texts do not. The random number that picks a token depends only on the seed, the request and the
     position.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     /// details | For readers of the post: its errors, and what its tests do not see
 
     The post's four tests pass on this engine (`tests/engine/test_posts.py`). Its KEY CHECK reads the K/V
@@ -568,13 +552,7 @@ def _():
     | `KV cache has 18 entries, expected 20` | the request kept its generated tokens but computed only its prompt, so generated tokens had no K/V; the post then threw those tokens away | compute them again: `requeue` |
 
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Break it: a scheduler with one half missing
 
     Admission and preemption both guard the KV budget. Is one of them enough? The same six requests run
@@ -631,9 +609,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l02.halves",
-        mo.md(r"""
+    after("l02.halves", mo.md(r"""
     | scheduler | steps over the budget | longest stretch | most KV tokens | preemptions | tokens recomputed |
     |:--|--:|--:|--:|--:|--:|
     | both halves | 0 | 0 | 158 | 2 | 80 |
@@ -645,8 +621,7 @@ def _():
     computes 723 tokens instead of 418. So a scheduler needs both halves to keep the invariant:
     preemption makes room when the running requests grow, and admission keeps out the requests that do
     not fit. Admission also keeps preemption rare.
-    """),
-    )
+    """))
     return
 
 

@@ -127,28 +127,21 @@ def _():
 
 @app.cell(hide_code=True)
 def _(found):
-    after("l02.priority", mo.md(waiting.priority_table(found)))
-    return
+    after("l02.priority", mo.md(rf"""
+    {waiting.priority_table(found)}
 
+    All entries with × are multiples of the value under FCFS. Latency is the mean from arrival to the
+    last token. From the third column on, the runs preempt to admit, like the author's runs. Our engine
+    reproduces three of the four published results. In the fourth, *memory pressure*, the engines
+    differ in two ways. When running requests grow, ours preempts under FCFS too; the author's never preempts
+    under FCFS. In ours a victim keeps its generated tokens; in the author's it starts its text over.
+    In the control, in which all requests are equal, no value changes. So the differences in the other
+    rows come from the priorities.
 
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l02.priority",
-        mo.md(r"""
-        All entries with × are multiples of the value under FCFS. Latency is the mean from arrival to the
-        last token. From the third column on, the runs preempt to admit, like the author's runs. Our engine
-        reproduces three of the four published results. In the fourth, *memory pressure*, the engines
-        differ in two ways. When running requests grow, ours preempts under FCFS too; the author's never preempts
-        under FCFS. In ours a victim keeps its generated tokens; in the author's it starts its text over.
-        In the control, in which all requests are equal, no value changes. So the differences in the other
-        rows come from the priorities.
-
-        No step became faster. Latency moved from some requests to others, and recomputed tokens are work
-        done twice. The table does not show that a request can wait for ever while more important ones keep
-        arriving. The next section does.
-        """),
-    )
+    No step became faster. Latency moved from some requests to others, and recomputed tokens are work
+    done twice. The table does not show that a request can wait for ever while more important ones keep
+    arriving. The next section does.
+    """))
     return
 
 

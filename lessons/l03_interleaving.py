@@ -4,11 +4,9 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="3 · Interleaving")
 
 with app.setup(hide_code=True):
-    from dataclasses import replace
-
     import marimo as mo
 
-    from course.attempt import attempt
+    from course.attempt import attempt, with_attempts
     from course.calling.jobs import call
     from course.engine_loop import engine_loop
     from course.lazy import torch
@@ -20,7 +18,6 @@ with app.setup(hide_code=True):
     from course.saved_answers import load_policies
     from course.task import task
     from nanogpt import Engine, EngineConfig, Policies, load_model
-    from nanogpt.policies import fusing
     from widgets import BatchView, MaskBuild, Timeline
 
 
@@ -106,17 +103,14 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.fused_cost",
-        mo.md(r"""
+    after("l03.fused_cost", mo.md(r"""
     Point at a cell, or move with the arrow keys. Two things to notice:
 
     - **The padding is on the left.** So every row's last real token is in the last column, and the logits
       to sample from are `logits[:, -1]` for decodes and chunks alike.
     - **A decode is a chunk of one token.** A's newest token is its 22nd, so its position is 21. As in
       lesson 1, a row holds the tokens that follow the computed ones, at their positions in the text.
-    """),
-    )
+    """))
     return
 
 
@@ -331,9 +325,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
+    after("l03.exhibit_a", mo.md(r"""
     The post's example is right because both rows have three new tokens. A decode in row A brings padding
     *among the new columns*, and that padding is computed: it is token 0, a line break, at position 0,
     with a real key and a real value. Measured on 60 decodes beside one chunk:
@@ -349,8 +341,7 @@ def _():
     This is the defect to remember: nothing crashes, the text is fluent, and it depends on the other
     requests in the batch. The test that finds this defect is one line: *a request gets the same text,
     whatever else is in the batch*.
-    """),
-    )
+    """))
     return
 
 
@@ -408,9 +399,7 @@ def _(mask_attempt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
+    after("l03.exhibit_a", mo.md(r"""
     /// details | Exhibit C: the row that turns into NaN
 
     Exhibit A has been fixed in the obvious way: the mask hides all padding from every query. Now two
@@ -436,8 +425,7 @@ def _():
     every query sees at least one key is safe with every kernel.
 
     ///
-    """),
-    )
+    """))
     return
 
 
@@ -539,9 +527,8 @@ def _(exact, mask_attempt, rows_attempt, split_attempt, stage):
         "full_mask": mask_attempt,
         "split_kv": split_attempt,
     }
-    _mine = {name: each.or_reference(getattr(fusing, name)) for name, each in attempts.items()}
     _run_with = replays(lambda policies: Engine(exact, stage, policies), step.six_requests, 300)
-    your_trace = _run_with(replace(earlier.policies, **_mine))
+    your_trace = _run_with(with_attempts(earlier.policies, attempts))
     return attempts, earlier, your_trace
 
 
@@ -620,9 +607,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.crossed_lines",
-        mo.md(r"""
+    after("l03.crossed_lines", mo.md(r"""
     The forward computes rows and returns rows; it knows no request ids. While a step runs, requests join
     and finish, so only the list from which the batch was built gives the order of its rows. The engine
     zips that list with the sampled tokens. Getting this line wrong is one of the worst bugs that a
@@ -632,16 +617,13 @@ def _():
     *"leaked" from other requests* ([#14645](https://github.com/vllm-project/vllm/pull/14645)). In
     [DMI #67](https://github.com/ProjectDMX/DMI/issues/67) rows of a batch were read in the order of a
     dictionary; about 60 % of the requests got a neighbour's values, and everything looked valid.
-    """),
-    )
+    """))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.exhibit_a",
-        mo.md(r"""
+    after("l03.exhibit_a", mo.md(r"""
     /// details | For readers of the post: its gotchas, and some of its code
 
     | gotcha or code | here |
@@ -656,16 +638,13 @@ def _():
     | `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, max_kv_tokens=256)` | `nanogpt` has this function; three requests take 12 calls in 12 steps, and their texts are those of the oracle `generate()` |
 
     ///
-    """),
-    )
+    """))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.fused_cost",
-        mo.md(r"""
+    after("l03.fused_cost", mo.md(r"""
     ## When does one padded forward save time?
 
     In the run of six requests above: **338 useful tokens, 871 computed (39%).** Only 9 of its 30 steps
@@ -673,8 +652,7 @@ def _():
     16 GB of weights hides a little padding. Once the arithmetic of a step takes longer than that, every
     padding token adds time. So the padded forward is faster with short chunks on a GPU, and slower with
     long chunks on any machine.
-    """),
-    )
+    """))
     return
 
 

@@ -37,13 +37,7 @@ def _():
     - predict from token counts which layout of a step is faster on which hardware,
     - merge the attention over two blocks of keys exactly, as FlashAttention and split-K decoding do,
     - say where engines still pad.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Can one forward compute useful tokens only?
 
     Lesson 3 put *d* decodes and a chunk of *c* tokens into one rectangle of *d* + 1 rows and *c*
@@ -105,19 +99,16 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.p99",
-        mo.md(r"""
-        The lowest curve is one forward over the *d* + *c* useful tokens only. This lesson builds that
-        forward.
+    after("l03.p99", mo.md(r"""
+    The lowest curve is one forward over the *d* + *c* useful tokens only. This lesson builds that
+    forward.
 
-        ## The line that runs the model
+    ## The line that runs the model
 
-        In the engine's loop, the marked line runs the model on the tokens that the scheduler chose. The
-        executor decides how to lay these tokens out in tensors. You write the layout of one packed
-        executor.
-        """),
-    )
+    In the engine's loop, the marked line runs the model on the tokens that the scheduler chose. The
+    executor decides how to lay these tokens out in tensors. You write the layout of one packed
+    executor.
+    """))
     return
 
 
@@ -270,26 +261,23 @@ def _(runs):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.p99",
-        mo.md(r"""
-        - **Padded beats two forwards with small chunks on the GPU.** While the weight read hides all of
-          the padding, padded is as fast as packed. Padding costs no more than a second forward up to a
-          chunk of 165 tokens with 1 decode, 63 with 4 and 9 with 32.
-        - **Padded loses with long chunks, and nearly always on the CPU**, where the limits are 16, 4 and
-          1 tokens. Each decode adds one useful token and a row of padding, so the users who are reading
-          wait longer for their next token.
-        - **Packed never loses in this table**: it runs one forward, over useful tokens only.
+    after("l03.p99", mo.md(r"""
+    - **Padded beats two forwards with small chunks on the GPU.** While the weight read hides all of
+      the padding, padded is as fast as packed. Padding costs no more than a second forward up to a
+      chunk of 165 tokens with 1 decode, 63 with 4 and 9 with 32.
+    - **Padded loses with long chunks, and nearly always on the CPU**, where the limits are 16, 4 and
+      1 tokens. Each decode adds one useful token and a row of padding, so the users who are reading
+      wait longer for their next token.
+    - **Packed never loses in this table**: it runs one forward, over useful tokens only.
 
-        The author of the posts that this course follows measured the padded form on a GPU: 21 to 34 %
-        fewer forward calls, but only 0.91 to 0.96 times the throughput of two forwards
-        ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). So count tokens,
-        not calls.
+    The author of the posts that this course follows measured the padded form on a GPU: 21 to 34 %
+    fewer forward calls, but only 0.91 to 0.96 times the throughput of two forwards
+    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). So count tokens,
+    not calls.
 
-        The next table is measured on your machine, with the trained model and a budget of 64. Each
-        number is the median of three rounds; the brackets hold the slowest and the fastest round.
-        """),
-    )
+    The next table is measured on your machine, with the trained model and a budget of 64. Each
+    number is the median of three rounds; the brackets hold the slowest and the fastest round.
+    """))
     return
 
 
@@ -346,14 +334,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l03.merge",
-        mo.md(r"""
+    after("l03.merge", mo.md(r"""
     One difficulty is left: a score of 89 overflows float32, since exp(89) is larger than its largest
     number. So each block subtracts its own largest score before it takes exponentials, and returns that
     score too. Two blocks then have sums that were computed relative to different numbers.
-    """),
-    )
+    """))
     return
 
 
@@ -410,13 +395,7 @@ def _():
     a softmax over all keys so far. A new block with higher scores takes weight from all earlier
     blocks: that is the rescaling. The merge is exact in any order, so blocks may also be computed in
     parallel and merged as a tree.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## The limits of packing
 
     - **Attention needs a kernel that reads `cu_seqlens`.** Without one, an engine loops over the
@@ -473,13 +452,7 @@ def _():
     int8 is faster where the matrix products are large. Where they are small, rounding their inputs costs
     more time than the 8 bits save. Rounding changes the texts of this course's model.
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - One forward can compute useful tokens only: the step becomes one flat row, and `cu_seqlens_q` and

@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
 
     import marimo as mo
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.controls import beside, slider
     from course.engine_loop import engine_loop
     from course.figure import Figure, stopped
@@ -23,7 +23,7 @@ with app.setup(hide_code=True):
     from course.task import task
     from nanogpt import Engine, EngineConfig, Policies, load_model
     from nanogpt.figures.curves import kv_over_time
-    from nanogpt.policies import queueing, sliding_window
+    from nanogpt.policies import queueing
     from widgets import KVGrowth, MaskStepper, StorageStrip, Timeline, whose
 
 
@@ -275,15 +275,12 @@ def _():
     def alive(tensor):
         return tensor.untyped_storage().nbytes()
 
-    after(
-        "l04.freed",
-        mo.md(f"""
-        | request 3 keeps | bytes that `.shape` shows | bytes that stay alive |
-        |:--|--:|--:|
-        | `buffer[3, -20:]` | {shown(view):,} | **{alive(view):,}** |
-        | `buffer[3, -20:].clone()` | {shown(copied):,} | {alive(copied):,} |
-        """),
-    )
+    after("l04.freed", mo.md(f"""
+    | request 3 keeps | bytes that `.shape` shows | bytes that stay alive |
+    |:--|--:|--:|
+    | `buffer[3, -20:]` | {shown(view):,} | **{alive(view):,}** |
+    | `buffer[3, -20:].clone()` | {shown(copied):,} | {alive(copied):,} |
+    """))
     return
 
 
@@ -303,16 +300,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l04.freed",
-        mo.md(r"""
-        So eviction has to copy the entries that stay. In our engine, the K/V of a prompt of 40 tokens
-        keeps 163,840 bytes alive when it is sliced to W = 20 after the prefill, and 81,920 when it is
-        copied. A test that looks only at `.shape` passes either way.
+    after("l04.freed", mo.md(r"""
+    So eviction has to copy the entries that stay. In our engine, the K/V of a prompt of 40 tokens
+    keeps 163,840 bytes alive when it is sliced to W = 20 after the prefill, and 81,920 when it is
+    copied. A test that looks only at `.shape` passes either way.
 
-        Write `evict` for one layer of one request. In a short text, the sinks may lie inside the window.
-        """),
-    )
+    Write `evict` for one layer of one request. In a short text, the sinks may lie inside the window.
+    """))
     return
 
 
@@ -494,10 +488,7 @@ def _(
         "kv_usage": usage_attempt,
         "rolling_buffer_index": ring_attempt,
     }
-    _mine = {
-        name: each.or_reference(getattr(sliding_window, name)) for name, each in attempts.items()
-    }
-    yours = replace(earlier.policies, admit=queueing.admit, **_mine)
+    yours = with_attempts(replace(earlier.policies, admit=queueing.admit), attempts)
     your_trace = run_under()(yours)
     Timeline(
         your_trace.to_json(),
@@ -551,35 +542,19 @@ def _(attempts, run_under, window, without_window, yours):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    mo.md(rf"""
     The highest peak in the table may exceed the budget, because the scheduler counts the KV tokens
     *after* each step. A step never adds more than the token budget, so an engine needs to reserve
     memory for that many tokens only once, for all requests together.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## How much memory does a window save?
 
     The table shows three benchmarks of the post, as published and in our engine, with the requests and
     limits of `benchmarks/sliding_window.py` in the author's repository. Each cell reads *without → with a
     window*. The first two columns of numbers count KV tokens.
-    """)
-    return
 
+    {exhibits.benchmarks_table()}
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(exhibits.benchmarks_table())
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     The post's headline, *peak memory 36 to 46 % less*, is about the largest single request. Memory has
     to hold all requests together, and by the post's own numbers their total falls by 42, 8 and 22 %.
     The post's benchmark does not preempt, so it holds 64 KV tokens under a budget of 50. Our engine
@@ -629,13 +604,7 @@ def _():
 
     **Shared prefixes are lost.** Where prompts share a prefix, the next request cannot reuse K/V that was
     evicted. Lesson 7's blocks keep such K/V until its memory is needed.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - Yes, KV memory can stop growing: with a window of W and S sinks, a request keeps at most W + S

@@ -228,9 +228,7 @@ def _(model):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l04.needle",
-        mo.md(r"""
+    after("l04.needle", mo.md(r"""
     - **Measured by the loss, the model trained for 120 steps loses nothing.** It has not yet learned to
       use the far past, so a window takes nothing from it. Measure a window on a model that is good.
     - **Sampled agreement** depends on the prompt: compare the best, the mean and the worst of eight.
@@ -242,8 +240,7 @@ def _():
       differences below 20 percentage points are noise. With its full context the model trained for 120
       steps scores 5 %, which is not noise: it gives a name a *lower* probability after that character
       has spoken.
-    """),
-    )
+    """))
     return
 
 
@@ -306,15 +303,13 @@ def _(by_distance, by_window, model, on_sinks):
 
 @app.cell(hide_code=True)
 def _(model):
-    after(
-        "l04.layers",
-        mo.md(
-            "So the layers need different treatment. Layer 0 keeps everything, and the other three get "
-            "a window:\n\n"
-            + heads.layers_table(model)
-            + "\n\nGemma 2 and 3 and gpt-oss are trained this way, with windowed and full layers mixed."
-        ),
-    )
+    after("l04.layers", mo.md(f"""
+    So the layers need different treatment. Layer 0 keeps everything, and the other three get a window:
+
+    {heads.layers_table(model)}
+
+    Gemma 2 and 3 and gpt-oss are trained this way, with windowed and full layers mixed.
+    """))
     return
 
 
@@ -347,22 +342,22 @@ def _(model):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l04.read_anew",
-        mo.md(
-            "**For this model's average loss, a window at run time fails because the model has never "
-            "been trained with one, not because the far past matters.** Recall is the exception: the "
-            "needle does need the far past. (StreamingLLM, Figure 1, found the same on large models: a "
-            "window by itself collapses, and a window that is recomputed for each token holds.)\n\n"
-            "Then a model that was trained with a window should not mind. Here are two models of the "
-            "post's size (4 layers, 32 channels), trained for the same 6,000 steps on the same batches, "
-            "one with full attention and one under a mask of W = 16 (`lessons/data/small_models.md`):\n\n"
-            + heads.twins_table()
-            + "\n\nEach is good when it is served as it was trained, and each fails when it is served "
-            "the other way. Mistral 7B v0.1 was trained with its window, so it does not suffer this "
-            "loss. For such a model eviction is exact, and an engine that does *not* evict wastes memory."
-        ),
-    )
+    after("l04.read_anew", mo.md(f"""
+    **For this model's average loss, a window at run time fails because the model has never been trained with
+    one, not because the far past matters.** Recall is the exception: the needle does need the far past.
+    (StreamingLLM, Figure 1, found the same on large models: a window by itself collapses, and a window that is
+    recomputed for each token holds.)
+
+    Then a model that was trained with a window should not mind. Here are two models of the post's size (4
+    layers, 32 channels), trained for the same 6,000 steps on the same batches, one with full attention and one
+    under a mask of W = 16 (`lessons/data/small_models.md`):
+
+    {heads.twins_table()}
+
+    Each is good when it is served as it was trained, and each fails when it is served the other way. Mistral 7B
+    v0.1 was trained with its window, so it does not suffer this loss. For such a model eviction is exact, and
+    an engine that does *not* evict wastes memory.
+    """))
     return
 
 
@@ -389,16 +384,14 @@ def _(model):
 
 @app.cell(hide_code=True)
 def _(model):
-    after(
-        "l04.needle",
-        mo.md(
-            readings.plays_table(model)
-            + "\n\n**Structure breaks**: under the window, lines end and speakers change far too often, "
-            "with sinks a little less. **Repetition** goes the other way. This model's greedy texts run "
-            "in circles with the full context and much less under a window: to repeat a text, the "
-            "model has to attend to it. So the third expected harm does not show up here."
-        ),
-    )
+    after("l04.needle", mo.md(f"""
+    {readings.plays_table(model)}
+
+    **Structure breaks**: under the window, lines end and speakers change far too often, with sinks a little
+    less. **Repetition** goes the other way. This model's greedy texts run in circles with the full context and
+    much less under a window: to repeat a text, the model has to attend to it. So the third expected harm does
+    not show up here.
+    """))
     return
 
 
@@ -436,9 +429,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l04.endless",
-        mo.md(r"""
+    after("l04.endless", mo.md(r"""
     When the user wants ten new tokens, our engine refuses on arrival: "request 0 needs 56 + 10 - 1 = 65
     positions, more than the context of 64". An engine that does not check fails when it looks up row 64
     of the position table: "IndexError: index out of range in self".
@@ -447,28 +438,28 @@ def _():
     renumbered, because their keys already contain their positions. Rotary positions (RoPE) are applied
     to each key after the projection, so an engine can store keys unrotated and rotate them by their
     place in the cache. StreamingLLM does that (section 3.2).
-    """),
-    )
+    """))
     return
 
 
 @app.cell(hide_code=True)
 def _(model):
-    after(
-        "l04.needle",
-        mo.md(
-            "/// details | Keeping the heaviest entries instead of the last W: H2O\n\n"
-            "*Keep the last W* guesses which entries later tokens will attend to. **H2O** (Zhang et al., "
-            "2023) measures attention instead: each head keeps recent entries and its *heavy hitters*, "
-            "those with the most attention weight so far. With 32 entries per head, on the first passage:\n\n"
-            + heads.keeping_table(model)
-            + "\n\nAt equal memory this is far better. **FastGen** (Ge et al., 2023) profiles each head "
-            "once over the prompt and then keeps one rule for it. H2O and FastGen are harder for an engine. It "
-            "has to read the attention weights, which FlashAttention-style kernels never materialise. Each "
-            "head keeps different positions, so one mask no longer serves all heads. And the kept entries "
-            "depend on the request, so requests cannot share a prefix.\n///"
-        ),
-    )
+    after("l04.needle", mo.md(f"""
+    /// details | Keeping the heaviest entries instead of the last W: H2O
+
+    *Keep the last W* guesses which entries later tokens will attend to. **H2O** (Zhang et al., 2023) measures
+    attention instead: each head keeps recent entries and its *heavy hitters*, those with the most attention
+    weight so far. With 32 entries per head, on the first passage:
+
+    {heads.keeping_table(model)}
+
+    At equal memory this is far better. **FastGen** (Ge et al., 2023) profiles each head once over the prompt
+    and then keeps one rule for it. H2O and FastGen are harder for an engine. It has to read the attention
+    weights, which FlashAttention-style kernels never materialise. Each head keeps different positions, so one
+    mask no longer serves all heads. And the kept entries depend on the request, so requests cannot share a
+    prefix.
+    ///
+    """))
     return
 
 

@@ -238,16 +238,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l05.slack_or_deadline",
-        mo.md(r"""
+    after("l05.slack_or_deadline", mo.md(r"""
     Among doomed requests the order is odd: one that is 200 ms overdue goes before one that has just missed
     its deadline. This does no harm, because all doomed requests come after every request that can still be
     saved. (The paper divides by the **absolute deadline**, counted from the start of the engine. After an
     hour, two deadlines 20 ms apart then have the same score to five digits, and a margin between scores
     means nothing.)
-    """),
-    )
+    """))
     return
 
 
@@ -343,13 +340,7 @@ def _():
     Look at the last row. The report is preempted once, and then it is immune, so one of the urgent requests is
     late. Without Rule 1 the report would be preempted by each of them: lesson 2b's starvation by strict
     priority. Rule 1 is insurance against such a stream; lesson 5b measures what it costs.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## Break it: an immune request is preempted again
 
     This run has the reference's `select_victim` with Rule 1. Three requests arrive: the report (0) at 0 ms, a
@@ -459,13 +450,7 @@ def _():
     - `select_victim` compares signs before scores, because a margin on negative scores lowers the bar. Rule 1
       keeps a stream of urgent requests from starving a long one.
     - An abort ends a whole pass. Under load, a right policy by itself changed nothing.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## The same in vLLM and SGLang
 
     Neither engine schedules by deadlines. These features come nearest:

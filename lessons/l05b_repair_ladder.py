@@ -81,14 +81,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l05.null",
-        mo.md(r"""
+    after("l05.null", mo.md(r"""
     The same loop with lesson 5's report and voice request: a monitor that reads only the snapshot never
     preempts, and a monitor that sees each arrival at once preempts once. (In the fork, `engine/core.py` reads
     `input_queue` only between steps, and `schedule` publishes the snapshot at its end.)
-    """),
-    )
+    """))
     return
 
 
@@ -240,9 +237,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l05.visible",
-        mo.md(r"""
+    after("l05.visible", mo.md(r"""
     | row | variant | the change |
     |--:|:--|:--|
     | 1 | arrival order, everyone batched along | All requests that fit 9,000 tokens share the pass. No preemption. |
@@ -253,8 +248,7 @@ def _():
     | 6 | + SLO-aware batches (abort) | Requests join a pass only if the candidate still meets its deadline (5b.1). The candidate runs by itself, or nearly. |
     | 7 | + suspend and resume | A pass is suspended instead of aborted. A bound on the suspension replaces Rule 1. |
     | 8 | SLO-aware batches, no preemption | SLO-aware batches (5b.1) without any preemption. |
-    """),
-    )
+    """))
     return
 
 
@@ -282,9 +276,7 @@ def _(load):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l05.visible",
-        mo.md(r"""
+    after("l05.visible", mo.md(r"""
     `slo_batch` makes the difference, although it decides nothing about preemption. A preemption only makes room
     in the next pass, and `slo_batch` keeps the aborted request out of it. The third repair is lesson 5's: the
     slack of a running request counts only the remaining work, while the fork charged the whole prompt. All three
@@ -299,8 +291,7 @@ def _():
     | all three | **80 %**; with suspended passes **88 %** |
 
     A team that tries each repair by itself keeps only the batches and gives up on preemption.
-    """),
-    )
+    """))
     return
 
 
@@ -338,9 +329,7 @@ def _(variant):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l05.visible",
-        mo.md(r"""
+    after("l05.visible", mo.md(r"""
     - **At high load the relaxed requests pay.** At 10 requests per second, batches without preemption serve
       9 % of the urgent and 91 % of the relaxed requests in time; with suspended passes it is 55 % and 79 %.
     - **For all requests together it is a draw there.** Four in five are relaxed, so of all requests 75 % are
@@ -356,16 +345,7 @@ def _():
       pass and request. With all of it in the pass, preemption lowers the share of all requests in time by
       two points; with all in the request it raises it by two (three seeds, 60 s). The gain of the urgent
       requests does not depend on the split.
-    """),
-    )
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l05.visible",
-        mo.md(r"""
     /// details | The numbers at all five loads
 
     Urgent / relaxed, **all**, in percent of requests in time; modelled, with the same arrivals in every row of
@@ -379,8 +359,7 @@ def _():
     | + preemption by suspending | 94 / 100, **99** | 88 / 100, **97** | 77 / 98, **94** | 64 / 88, **83** | 55 / 79, **74** |
 
     ///
-    """),
-    )
+    """))
     return
 
 
@@ -402,13 +381,7 @@ def _():
     | 10 | 0 / 0 | 0 / 6.0 |
 
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - The policy was correct and its input was wrong: the monitor read a list without the arrivals.

@@ -83,9 +83,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l06.hangs",
-        mo.md(r"""
+    after("l06.hangs", mo.md(r"""
     Rank 0 has left, and rank 1 waits for it in the sum of the attention output. The same was recorded with
     real ranks, the number written once in every pass:
 
@@ -98,8 +96,7 @@ def _():
     So the number that a rank has read is only its opinion. To make one decision out of several opinions, the
     ranks need a collective of their own: `all_reduce(MAX)` over their votes. One vote of 1 is enough, because
     the others only read a moment too early.
-    """),
-    )
+    """))
     return
 
 
@@ -154,13 +151,7 @@ def _():
         x = x + reduce_attention(weights.project(attend(kv[:, layer], rows, q, k, v)))
         x = x + reduce_mlp(weights.mlp(x))
     ```
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## The monitor: deciding while the engine is blocked
 
     During a pass the engine's main thread waits for the ranks, so a second thread decides. It is a *daemon*
@@ -259,16 +250,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l06.exhibit_b",
-        mo.md(r"""
+    after("l06.exhibit_b", mo.md(r"""
     A lock over engine, monitor and ranks would sit on the path where every microsecond counts. The remedy is
     simpler: **the message names the step that it means.** Not *preempt*, but *preempt step 7*. Step numbers
     only grow, so a late message matches no later step. The same order of events, with a number:
 
     > step 1 was meant; step 2 was computed to its end.
-    """),
-    )
+    """))
     return
 
 
@@ -358,9 +346,7 @@ def _(point_attempt, vote_attempt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l06.hangs",
-        mo.md(r"""
+    after("l06.hangs", mo.md(r"""
     At layer 3, with the vote, rank 0 votes 1 and rank 1 votes 0, and both leave. The votes were different;
     the decision was the same.
 
@@ -378,8 +364,7 @@ def _():
     (Recorded on two cores, gloo, 1,400 tokens, medians over 7 passes of 12 layers.) Both leave one layer later,
     and that is their price.
     ///
-    """),
-    )
+    """))
     return
 
 
@@ -612,9 +597,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l06.hangs",
-        mo.md(f"""
+    after("l06.hangs", mo.md(f"""
     /// details | The race lab (optional): nine races between ranks, monitor and engine
 
     Each race replaces one piece of the engine by a wrong one (`nanogpt/preemption/races.py`). Ranks and monitor
@@ -629,8 +612,7 @@ def _():
     timeout there would be no message, and the rank would wait for ever. After a timeout the group of ranks is of
     no further use, so the engine ends all ranks and says why.
     ///
-    """),
-    )
+    """))
     return
 
 

@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l07_exhibits as exhibits
@@ -65,28 +65,25 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l07.reserved",
-        mo.md(rf"""
-            The same run with the memory cut into **blocks**. A request takes another block only when its
-            tokens need it:
+    after("l07.reserved", mo.md(rf"""
+    The same run with the memory cut into **blocks**. A request takes another block only when its
+    tokens need it:
 
-            | K/V in | share of the reserved memory that holds tokens |
-            |:--|:--|
-            | a slot for each request | {bar(0.105, "10.5 %")} |
-            | blocks of 64 | {bar(0.718, "71.8 %")} |
-            | blocks of 16 | {bar(0.875, "87.5 %")} |
-            | blocks of 8 | {bar(0.938, "93.8 %")} |
-            | blocks of 1 | {bar(1.0, "100.0 %")} |
+    | K/V in | share of the reserved memory that holds tokens |
+    |:--|:--|
+    | a slot for each request | {bar(0.105, "10.5 %")} |
+    | blocks of 64 | {bar(0.718, "71.8 %")} |
+    | blocks of 16 | {bar(0.875, "87.5 %")} |
+    | blocks of 8 | {bar(0.938, "93.8 %")} |
+    | blocks of 1 | {bar(1.0, "100.0 %")} |
 
-            The waste is at most `block_size` − 1 tokens per request, all of it in the last block. Longer
-            texts waste less of a slot, but still most of it: 60 requests that are 217 tokens long on average
-            when they finish fill **38.9 %** of their slots and **94.9 %** of their blocks of 16.
-            [PagedAttention](https://arxiv.org/abs/2309.06180), the paper that brought blocks into serving,
-            measured 20 % for a system that reserves the full context, and 38 % for one that knows the length
-            of every answer in advance.
-        """),
-    )
+    The waste is at most `block_size` − 1 tokens per request, all of it in the last block. Longer
+    texts waste less of a slot, but still most of it: 60 requests that are 217 tokens long on average
+    when they finish fill **38.9 %** of their slots and **94.9 %** of their blocks of 16.
+    [PagedAttention](https://arxiv.org/abs/2309.06180), the paper that brought blocks into serving,
+    measured 20 % for a system that reserves the full context, and 38 % for one that knows the length
+    of every answer in advance.
+    """))
     return
 
 
@@ -138,13 +135,7 @@ def _():
     the block for something else. Request 3 starts four steps after request 0 has finished, and finds
     the first 48 tokens of its own prompt. So free memory serves as a cache. Dropping a cached block
     costs nothing now, but a later request may have to compute its K/V again.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ### Where the engine's loop does this
 
     `self.cache.transaction(scheduled)` takes blocks for the tokens of a step, evicts cached blocks
@@ -201,17 +192,14 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l07.shared",
-        mo.md(r"""
-            | tokens | 0 to 15 | … | 80 to 95 | 96 to 99 | 100 to 111 | 112 to 149 |
-            |:--|:--|:--|:--|:--|:--|:--|
-            | request 0 | block 0 | … | block 5 | block 6 | block 6 | blocks 7 to 9 |
-            | request 1 | block 0 | … | block 5 | **block 10, recomputed** | block 10 | blocks 11 to 13 |
+    after("l07.shared", mo.md(r"""
+    | tokens | 0 to 15 | … | 80 to 95 | 96 to 99 | 100 to 111 | 112 to 149 |
+    |:--|:--|:--|:--|:--|:--|:--|
+    | request 0 | block 0 | … | block 5 | block 6 | block 6 | blocks 7 to 9 |
+    | request 1 | block 0 | … | block 5 | **block 10, recomputed** | block 10 | blocks 11 to 13 |
 
-            A smaller block shares more of a prefix. The measurements below show what a small block costs.
-        """),
-    )
+    A smaller block shares more of a prefix. The measurements below show what a small block costs.
+    """))
     return
 
 
@@ -441,7 +429,7 @@ def _(
         "evict_order": evict_order_attempt,
     }
     earlier = load_policies("l07_blocks")  # your passed answers from earlier lessons
-    yours = pool.with_attempts(earlier.policies, attempts)
+    yours = with_attempts(earlier.policies, attempts)
     run_with = replays(lambda policies: Engine(exact, pool.SETTINGS, policies), pool.six_requests, 300)
     your_trace = run_with(yours)  # Engine(exact, pool.SETTINGS, yours).run(...), in a child process
     started = any(each.started for each in attempts.values())
@@ -751,13 +739,7 @@ def _():
 
     So blocks pay when more requests fit into memory, or when prefixes are found. Where memory is ample
     and all prompts differ, a slot is as good or better.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - A slot reserves memory for the longest text, and short chats used 11 % of it. Blocks waste at most

@@ -7,7 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit
+    from course.attempt import attempt, exhibit, with_attempts
     from course.figure import Figure
     from course.lesson_data import l07_pool as pool
     from course.lesson_data import l07b_agents as agents
@@ -139,17 +139,14 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l07.link",
-        mo.md(r"""
-            ## Load it, or compute it again?
+    after("l07.link", mo.md(r"""
+    ## Load it, or compute it again?
 
-            A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads
-            first and computes then. The same function decides about a preempted request: with "load" its K/V
-            comes back from the host (*swapping*), with "compute" it is recomputed. The third function says what
-            the host keeps: its memory is larger than the pool, but it is not infinite.
-        """),
-    )
+    A transfer has a latency, and a step has a fixed cost, which it pays in any case. This engine loads
+    first and computes then. The same function decides about a preempted request: with "load" its K/V
+    comes back from the host (*swapping*), with "compute" it is recomputed. The third function says what
+    the host keeps: its memory is larger than the pool, but it is not infinite.
+    """))
     return
 
 
@@ -218,7 +215,7 @@ def _():
 def _(load_attempt, match_attempt, run_with, spill_attempt):
     attempts = {"match_tiers": match_attempt, "load_or_compute": load_attempt, "spill": spill_attempt}
     earlier = load_policies("l07b_spilling")  # your passed answers from earlier lessons
-    yours = pool.with_attempts(earlier.policies, attempts)
+    yours = with_attempts(earlier.policies, attempts)
     reference_trace, your_trace = run_with(earlier.policies), run_with(yours)
     return attempts, earlier, reference_trace, your_trace, yours
 
@@ -264,29 +261,26 @@ def _(yours):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l07.fits",
-        mo.md(r"""
-            Eight agents take four turns each; their conversations end at 1,088 KV tokens together. The chart
-            shows the last turn of each, with your functions, **modelled** on the large GPU: one of our prompt
-            tokens stands for 16, K/V goes over PCIe 5.0, and copies in both directions delay the step.
+    after("l07.fits", mo.md(r"""
+    Eight agents take four turns each; their conversations end at 1,088 KV tokens together. The chart
+    shows the last turn of each, with your functions, **modelled** on the large GPU: one of our prompt
+    tokens stands for 16, K/V goes over PCIe 5.0, and copies in both directions delay the step.
 
-            | pool, KV tokens | found, pool only | TTFT | found, with a host tier | TTFT |
-            |--:|--:|--:|--:|--:|
-            | 1,024 | 87.5 % | 8.8 ms | 87.5 % | 9.5 ms |
-            | 960 | 71.9 % | 19.0 ms | 87.5 % | 10.3 ms |
-            | 896 | 32.8 % | 44.6 ms | 87.5 % | 12.4 ms |
-            | 768 | 0.0 % | 66.1 ms | 87.5 % | 14.2 ms |
+    | pool, KV tokens | found, pool only | TTFT | found, with a host tier | TTFT |
+    |--:|--:|--:|--:|--:|
+    | 1,024 | 87.5 % | 8.8 ms | 87.5 % | 9.5 ms |
+    | 960 | 71.9 % | 19.0 ms | 87.5 % | 10.3 ms |
+    | 896 | 32.8 % | 44.6 ms | 87.5 % | 12.4 ms |
+    | 768 | 0.0 % | 66.1 ms | 87.5 % | 14.2 ms |
 
-            A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and
-            the first token comes almost five times earlier than without. **Where everything fits, the tier
-            loses**: the first token comes 8 % later, because its step also stores blocks. vLLM and SGLang copy
-            beside the computation, which hides most of that. Users of LMCache report such losses: 340 s instead
-            of 306 s for 4,175 requests ([#970](https://github.com/LMCache/LMCache/issues/970)), or a test in
-            which 3 of 15,444 tokens were loaded, since the pool had all others
-            ([#1109](https://github.com/LMCache/LMCache/issues/1109)).
-        """),
-    )
+    A quarter less memory takes the hit rate from 87.5 % to nothing. With the host tier it stays, and
+    the first token comes almost five times earlier than without. **Where everything fits, the tier
+    loses**: the first token comes 8 % later, because its step also stores blocks. vLLM and SGLang copy
+    beside the computation, which hides most of that. Users of LMCache report such losses: 340 s instead
+    of 306 s for 4,175 requests ([#970](https://github.com/LMCache/LMCache/issues/970)), or a test in
+    which 3 of 15,444 tokens were loaded, since the pool had all others
+    ([#1109](https://github.com/LMCache/LMCache/issues/1109)).
+    """))
     return
 
 

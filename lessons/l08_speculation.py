@@ -4,12 +4,10 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="8 · Speculative decoding")
 
 with app.setup(hide_code=True):
-    from dataclasses import replace
-
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.controls import beside, chooser
     from course.engine_loop import engine_loop
     from course.figure import Figure
@@ -20,13 +18,13 @@ with app.setup(hide_code=True):
     from course.lesson_data import l08_runs as runs
     from course.lesson_data.l00_batching import step_costs
     from course.prediction import after, hints, predict
-    from course.replay import replays
+    from course.replay import answered, replays, rule_of
     from course.saved_answers import load_policies
     from course.task import task
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
     from nanogpt.policies import acceptance
     from nanogpt.speculative.trigram import TrigramDraft
-    from widgets import AcceptBars, SpeculationStrip, Timeline, bar, whose
+    from widgets import AcceptBars, SpeculationStrip, Timeline, whose
 
 
 @app.cell(hide_code=True)
@@ -201,21 +199,8 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    def _row(name, p, q):
-        accepted, wanted, proposed = min(p, q), f"{8 * p:g}/8", f"{8 * q:g}/8"
-        return (
-            f"| {name} | {bar([accepted, p - accepted], wanted)} | "
-            f"{bar([accepted, 0.0, q - accepted], proposed)} | {accepted / q:.2g} | "
-            f"{8 * (p - accepted):g}/8 |"
-        )
-
-    after(
-        "l08.resample",
-        mo.md(
-            "| token | the target wants it: p | the draft proposes it: q | accepted with probability | missing |\n"
-            "|:--|:--|:--|--:|--:|\n"
-            + "\n".join(map(_row, "abc", drafts.WANTED, drafts.PROPOSED))
-            + """
+    after("l08.resample", mo.md(f"""
+    {drafts.shares_table()}
 
     Blue is min(p, q), accepted; orange is proposed too often and rejected; grey is still missing.
 
@@ -224,9 +209,7 @@ def _():
        equals the rejected probability, because p and q both sum to 1.
     3. Therefore draw the replacement with the weights max(0, p − q). Then each token comes out with
        probability min(p, q) + max(0, p − q) = p, whatever the draft is.
-    """
-        ),
-    )
+    """))
     return
 
 
@@ -268,7 +251,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(rejection_sample_attempt):
-    _outcomes, _mine = drafts.answered(rejection_sample_attempt)
+    _outcomes, _mine = answered(rejection_sample_attempt, drafts.outcomes_of)
     after(
         "l08.resample",
         AcceptBars(
@@ -403,14 +386,11 @@ def _(expected_tokens_attempt, speedup_attempt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l08.four_times",
-        mo.md(r"""
+    after("l08.four_times", mo.md(r"""
     A draft token is lost when any draft token before it is rejected, so many draft tokens pay only at a
     high acceptance rate. At c = 0.1, two are best for α = 0.4, and speculation breaks even at α = 0.10
     for k = 1, 0.17 for k = 2, 0.29 for k = 4 (the post says about 0.6) and 0.44 for k = 8.
-    """),
-    )
+    """))
     return
 
 
@@ -499,33 +479,23 @@ def _(
     roll_back_kv_attempt,
     run_with,
 ):
-    yours = replace(
-        earlier.policies,
-        rejection_sample=rejection_sample_attempt.or_reference(acceptance.rejection_sample),
-        roll_back_kv=roll_back_kv_attempt.or_reference(acceptance.roll_back_kv),
-    )
+    attempts = {"rejection_sample": rejection_sample_attempt, "roll_back_kv": roll_back_kv_attempt}
+    yours = with_attempts(earlier.policies, attempts)
     your_trace = run_with(yours)
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
-        yours=rejection_sample_attempt.started or roll_back_kv_attempt.started,
+        yours=any(each.started for each in attempts.values()),
         title="Three requests, up to four draft tokens each, greedy",
         start=2,
         question="How many tokens does each request get in a step?",
     )
-    return your_trace, yours
+    return attempts, your_trace, yours
 
 
 @app.cell(hide_code=True)
-def _(
-    earlier,
-    reference_trace,
-    rejection_sample_attempt,
-    roll_back_kv_attempt,
-    your_trace,
-):
-    _attempts = {"rejection_sample": rejection_sample_attempt, "roll_back_kv": roll_back_kv_attempt}
-    mo.md(runs.run_report(_attempts, earlier, your_trace, reference_trace))
+def _(attempts, earlier, reference_trace, your_trace):
+    mo.md(runs.run_report(attempts, earlier, your_trace, reference_trace))
     return
 
 
@@ -626,7 +596,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(model, propose_ngram_attempt):
-    mo.md(lookup.lookup_table(lookup.rule_of(propose_ngram_attempt), model))
+    mo.md(lookup.lookup_table(rule_of(propose_ngram_attempt), model))
     return
 
 
@@ -865,13 +835,7 @@ def _():
     tokens, a request below the break-even rate (0.29 at k = 4 and c = 0.1) stops drafting. If no draft
     token is ever accepted, speculation then costs 5 % of the speed; without the rule it costs 28 %
     (modelled, 128 new tokens per request).
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - One forward pass can yield several tokens: while a decode is memory-bound, verifying k draft tokens

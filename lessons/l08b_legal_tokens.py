@@ -8,14 +8,13 @@ with app.setup(hide_code=True):
 
     import marimo as mo
 
-    from course.attempt import attempt, piece
+    from course.attempt import attempt, piece, with_attempts
     from course.engine_loop import engine_loop
     from course.lesson_data import l08b_legal as legal
     from course.prediction import after, hints, predict
     from course.replay import replays
     from course.task import task
     from nanogpt import Engine, Policies, load_model
-    from nanogpt.policies import grammars
     from nanogpt.speculative.trigram import TrigramDraft
     from nanogpt.views.grammar_state import GrammarState
     from widgets import SpeculationStrip
@@ -60,29 +59,19 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    mo.md(rf"""
     ## An automaton reads the text
 
     Whether a character may follow depends on what is written, but a regular expression forgets most of it: in
     `((yea|nay), )*(yea|nay)\.`, a list of votes, it does not matter how many votes there were. What does matter
     is one of a few **states**. A small program that knows only its state, and moves along an edge for each
     character, is a *finite automaton*. The engine makes one from the expression:
-    """)
-    return
 
+    {legal.states_table()}
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(legal.states_table())
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     The last column is the least number of characters to a place where the text may end.
 
-    A model's tokens are seldom single characters. GPT-2 has tokens such as `":"` and `},`. A token is written
+    A model's tokens are seldom single characters. GPT-2 has tokens such as `":"` and `}},`. A token is written
     whole, so it is legal only if the automaton can read all of it.
     """)
     return
@@ -301,9 +290,7 @@ def _(
         "draft_masks": draft_masks_attempt,
         "must_close": must_close_attempt,
     }
-    yours = Policies(
-        **{name: each.or_reference(getattr(grammars, name)) for name, each in attempts.items()}
-    )
+    yours = with_attempts(Policies(), attempts)
     your_trace = run_with(yours)
     unclosed = run_with(replace(yours, must_close=lambda distance, tokens_left: False))
     mo.md(legal.run_report(attempts, your_trace, unclosed))

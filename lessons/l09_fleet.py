@@ -143,15 +143,12 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l09.overload",
-        mo.md(r"""
+    after("l09.overload", mo.md(r"""
     By priority, the median falls in all 10 seeds, and the 99th percentile rises in all 10. Each mean
     difference is far from chance: -1,587 ms (95 % interval -1,774 to -1,401) and +5,161 ms (+4,745 to
     +5,576). A report that shows only one of the two metrics misleads. Both are recorded;
     `lessons/data/fleet.md` says how.
-    """),
-    )
+    """))
     return
 
 
@@ -590,9 +587,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l09.overload",
-        mo.md(r"""
+    after("l09.overload", mo.md(r"""
     | feature | 20/s: median TTFT | 60/s: median TTFT | 60/s: 99th percentile | burst: deadlines missed |
     |:--|--:|--:|--:|--:|
     | order by priority | 0 | **-1.1 ms** | noise | **-11.1 points** |
@@ -609,8 +604,7 @@ def _():
     - In the burst (200 requests per second), **order by priority** and **urgency** save deadlines.
       **Ageing** costs some: a request that has waited long is often late already.
     - **Preemption improves no column**: busy workers have to compute every victim's tokens again.
-    """),
-    )
+    """))
     return
 
 

@@ -113,9 +113,7 @@ def _(split_attempt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l09.stall",
-        mo.md(r"""
+    after("l09.stall", mo.md(r"""
     The table shows **goodput**: requests per second whose first token comes within 200 ms and whose tokens
     are never more than 20 ms apart. The choice of `split_pool` is bold; the last column has a link that is
     ten times slower.
@@ -124,8 +122,7 @@ def _():
     - Long prompts at a high rate: in the mixed pool, many requests wait too long for some token. Two pools
       of the right sizes serve them all, and two of the wrong sizes do worse than the mixed one.
     - Short prompts with long answers: nothing is gained, and too few decode workers lose most requests.
-    """),
-    )
+    """))
     return
 
 

@@ -11,7 +11,7 @@ with app.setup(hide_code=True):
     import marimo as mo
     import torch
 
-    from course.attempt import attempt, exhibit, piece
+    from course.attempt import attempt, exhibit, piece, with_attempts
     from course.engine_loop import engine_loop
     from course.figure import Figure
     from course.lesson_data import l10_clients as clients
@@ -23,7 +23,7 @@ with app.setup(hide_code=True):
     from course.task import task
     from nanogpt import Engine, EngineConfig, load_model
     from nanogpt.clock import WallClock
-    from nanogpt.server import server_policies as reference
+    from nanogpt.server import ServerPolicies
     from nanogpt.server.engine_thread import EngineThread
     from widgets import Timeline
 
@@ -95,7 +95,7 @@ def _(make_engine):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    mo.md(rf"""
     Your engine wrote the `text` in the last lines. Everything around it comes from the server, which the
     rest of this page is about.
 
@@ -105,23 +105,15 @@ def _():
     thread** runs steps and never touches a socket. Submit and abort are commands in a queue, and the
     engine's thread carries them out only **between two steps**. So no other thread touches the engine,
     and the server needs no lock. This is the whole loop, from `nanogpt/server/engine_thread.py`:
-    """)
-    return
 
+    ```python
+    {textwrap.dedent(inspect.getsource(EngineThread._run)).rstrip()}
+    ```
 
-@app.cell(hide_code=True)
-def _():
-    mo.md("```python\n" + textwrap.dedent(inspect.getsource(EngineThread._run)) + "```")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     `_carry_out` takes commands until the next step is due, and sleeps while there is nothing to serve.
     `_step` calls `Engine.step`, which you see below. Its marked line records which request got which
     tokens. The server then turns new tokens into text and sends it as *server-sent events*: a line
-    `data: {...}` and an empty line. In this lesson you decide which requests get into this loop, which
+    `data: {{...}}` and an empty line. In this lesson you decide which requests get into this loop, which
     text goes out after the marked line, and when an abandoned request leaves.
     """)
     return
@@ -303,7 +295,7 @@ def _(admission_attempt, delta_attempt, disconnect_attempt, make_engine):
         "stream_delta": delta_attempt,
         "on_disconnect": disconnect_attempt,
     }
-    policies = serving.server_policies(attempts)
+    policies = with_attempts(ServerPolicies(), attempts)
     served = clients.serve_calls(make_engine, policies, [clients.Call(*line) for line in serving.LINES])
     return attempts, policies, served
 
@@ -346,14 +338,12 @@ def _(make_engine, policies):
 
 @app.cell(hide_code=True)
 def _(make_engine, policies):
-    after(
-        "l10.leaver",
-        mo.md(
-            "**A client that disconnects.** Four clients want 60 tokens each, and one disconnects "
-            "after five events. The engine computes its request only until the server notices, a few "
-            "tokens later:\n\n" + serving.disconnect_table(make_engine, policies)
-        ),
-    )
+    after("l10.leaver", mo.md(f"""
+    **A client that disconnects.** Four clients want 60 tokens each, and one disconnects after five events. The
+    engine computes its request only until the server notices, a few tokens later:
+
+    {serving.disconnect_table(make_engine, policies)}
+    """))
     return
 
 
@@ -531,11 +521,11 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(admission_attempt):
+def _(policies):
     after(
         "l10.knee",
         Figure(
-            load.load_chart(load.limited(admission_attempt.or_reference(reference.admission_control))),
+            load.load_chart(load.limited(policies.admission_control)),
             "Up to which request rate does goodput equal that rate?",
         ),
     )
@@ -544,9 +534,7 @@ def _(admission_attempt):
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l10.knee",
-        mo.md(r"""
+    after("l10.knee", mo.md(r"""
     - **The knee is near 50 requests/s.** Up to there, goodput equals the rate. Beyond it, goodput without
       a limit falls to 1.5 requests/s at a rate of 60, and to 0 at 80.
     - **With `admission_control`** and at most 32 unfinished requests, goodput is 51 requests/s at a rate
@@ -561,8 +549,7 @@ def _():
 
     For a real server, `vllm bench serve --request-rate 50 --goodput ttft:500` is the open loop, and
     `--max-concurrency 16` without a rate is the closed loop. Add `--num-warmups`, which is 0 by default.
-    """),
-    )
+    """))
     return
 
 
@@ -629,13 +616,7 @@ def _():
 
     The table compares the server with the bare engine, both with the same prompts and with PyTorch on one
     thread. A ratio of 1.08 means 8 % more time.
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     | clients | events | time relative to the bare engine | CPU time relative to the bare engine |
     |--:|:--|--:|--:|
     | 1 | every step | 1.06 | 1.06 |
@@ -700,13 +681,7 @@ def _():
     | TTFT grows without end, tokens/s stay the same | `num_requests_waiting`, `request_queue_time_seconds` | The rate is beyond the knee, and the queue has no limit | 10 |
     | Errors or wrong texts after a disconnect | aborts and errors over time | K/V freed while a step uses it (exhibit B) | 10 |
     ///
-    """)
-    return
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ## What you now know
 
     - One thread owns the engine and takes commands between two steps, so a server needs no lock and frees

@@ -14,7 +14,7 @@ with app.setup(hide_code=True):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    mo.md(rf"""
     # 12 · On call
 
     *50 minutes. Builds on lessons 2, 7, 8, 9 and 10. You diagnose eight tickets.*
@@ -28,16 +28,12 @@ def _():
     there is no fault**, and in all of them some facts are beside the point.
 
     A diagnosis has three parts: the *cause*, from the list below; the *number* that the list asks for
-    beside it, to 1 %; and the *fix*, one setting with a new value (`{}`: none). The check runs the same
+    beside it, to 1 %; and the *fix*, one setting with a new value (`{{}}`: none). The check runs the same
     load with your fix, and every promise has to hold. Times are modelled (`docs/costs.md`), and one
     prompt token of an engine stands for 16, as in lesson 10.
+
+    {on_call.causes_and_settings()}
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(on_call.causes_and_settings())
     return
 
 

@@ -35,7 +35,7 @@ def notebook_of(*cells: str | list[str]) -> str:
 
 def moodle_class() -> bytes:
     """The zip file of six students, of whom each hands in something else; one is two days late."""
-    heads = {item.name: f"def {item.task.signature}:\n" for item in lesson_exercises(LESSON)}
+    heads = {item.name: f"def {item.signature}:\n" for item in lesson_exercises(LESSON)}
     ignores_decodes = heads["chunk_size"] + "    return min(token_budget, remaining)\n"
     handed_in = {
         "Ada Lovelace_101/l01_chunked_prefill.py": file_of({}),

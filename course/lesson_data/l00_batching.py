@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from course.lesson_data import recorded
-from nanogpt import GPT, Engine, EngineConfig, Request, encode
+from course.lesson_data.texts import arriving, table
+from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
+from nanogpt.experiments.trace_metrics import all_request_metrics
 from nanogpt.figures.curves import step_cost
 
 if TYPE_CHECKING:
@@ -28,14 +30,25 @@ _LONG_PROMPT = (
 )
 
 
-def four_requests() -> list[tuple[int, Request]]:
-    """Four requests and the step at which each arrives; the last has by far the longest prompt."""
-    return [
-        (0, Request(0, encode("ROMEO:\nBut soft, what light "), 24)),
-        (0, Request(1, encode("First Citizen:\n"), 20)),
-        (4, Request(2, encode("JULIET:\nO Romeo, "), 16)),
-        (9, Request(3, encode(_LONG_PROMPT), 10)),
-    ]
+four_requests = arriving(
+    (0, "ROMEO:\nBut soft, what light ", 24),
+    (0, "First Citizen:\n", 20),
+    (4, "JULIET:\nO Romeo, ", 16),
+    (9, _LONG_PROMPT, 10),
+)
+
+
+def latency_table(trace: Trace) -> str:
+    """TTFT, the smallest and the largest gap, and TPOT of each request, as a Markdown table."""
+    rows: list[str] = []
+    for each in all_request_metrics(trace):
+        prompt_len = len(trace.request(each.request_id).prompt_tokens)
+        assert each.tpot_us is not None, "every request gets several tokens"
+        times_us = each.ttft_us, min(each.itls_us), max(each.itls_us), each.tpot_us
+        cells = " | ".join(f"{us / 1000:.1f} ms" for us in times_us)
+        rows.append(f"| {each.request_id} | {prompt_len} | {cells} |")
+    head = "| request | prompt tokens | TTFT | smallest gap (ITL) | largest gap (ITL) | TPOT |"
+    return table(head, "rrrrrr", rows)
 
 
 def step_costs() -> Figure:

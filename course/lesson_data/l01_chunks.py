@@ -9,7 +9,7 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, call, run
 from course.calling.plain_values import as_whole
 from course.calling.policies import Policy
-from course.lesson_data.texts import Arrivals, table
+from course.lesson_data.texts import Arrivals, arriving, table
 from nanogpt import GPT, ModelConfig, Request, encode
 from nanogpt.experiments.trace_metrics import Summary
 from nanogpt.policies import masks
@@ -37,7 +37,7 @@ _MACBETH = (
     "To the last syllable of recorded time,\nAnd all our yesterdays have lighted fools\n"
     "The way to dusty death. "
 )
-_SIX = (  # arrival step, prompt, new tokens
+six_requests = arriving(
     (0, "ROMEO:\nBut, soft! what light", 24),
     (0, "JULIET:\nO Romeo, Romeo! ", 24),
     (4, _MACBETH, 16),
@@ -51,11 +51,6 @@ def long_prompt_arrives() -> Arrivals:
     """Four requests from step 0 on, and a prompt of 400 tokens that arrives at step 6."""
     four = [(0, Request(i, encode(text), 24)) for i, text in enumerate(_OPENINGS)]
     return [*four, (6, Request(4, encode(SOLILOQUY), 8))]
-
-
-def six_requests() -> Arrivals:
-    """Six new requests with the same prompts: an engine changes the requests that it runs."""
-    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]
 
 
 def one_tiny_layer() -> GPT:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from course.lesson_data.l01_chunks import SOLILOQUY, unmasked_later
-from course.lesson_data.texts import shown, table
+from course.lesson_data.texts import arriving, shown, table
 from nanogpt import (
     GPT,
     Engine,
@@ -101,14 +101,12 @@ def late_arrival(model: GPT) -> tuple[Trace, Trace]:
         seen = [] if decodes or prefilling else waiting
         return planning.plan_step(decodes, prefilling, seen, token_budget)
 
+    three_requests = arriving(
+        (0, "ROMEO:\nBut, soft! ", 24), (0, "JULIET:\nO Romeo, ", 26), (3, "HAMLET:\nA", 6)
+    )
+
     def run(policies: Policies) -> Trace:
         engine = Engine(model, EngineConfig(token_budget=32), policies, clock=CostClock(LARGE_GPU))
-        return engine.run(
-            [
-                (0, Request(0, encode("ROMEO:\nBut, soft! "), 24)),
-                (0, Request(1, encode("JULIET:\nO Romeo, "), 26)),
-                (3, Request(2, encode("HAMLET:\nA"), 6)),
-            ]
-        )
+        return engine.run(three_requests())
 
     return run(Policies(plan_step=only_when_idle)), run(Policies())

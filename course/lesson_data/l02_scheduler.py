@@ -7,9 +7,9 @@ from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.policies import Policy
 from course.lesson_data.l02_heap import record_heap
-from course.lesson_data.texts import Arrivals
+from course.lesson_data.texts import arriving
 from course.replay import replay
-from nanogpt import Engine, EngineConfig, Policies, Request, Trace, encode
+from nanogpt import Engine, EngineConfig, Policies, Request, Trace
 from nanogpt.policies import queueing
 from nanogpt.recorded_texts import RecordedTexts
 from nanogpt.views.request_view import RequestView
@@ -19,7 +19,7 @@ Rank = Callable[[str, RequestView], tuple[float, ...]]
 POST = EngineConfig(policy="priority", token_budget=16, max_kv_tokens=22, max_prefilling=1)
 """The limits of the scheduling post's tests: one request prefills at a time."""
 
-_SIX = (  # arrival step, prompt, new tokens, priority
+six_requests = arriving(
     (0, "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ", 24, 2),
     (0, "ROMEO:\nBut, soft! what light", 20, 1),
     (2, "PORTIA:\nThe quality of mercy is not strain'd,\n", 24, 2),
@@ -27,6 +27,7 @@ _SIX = (  # arrival step, prompt, new tokens, priority
     (9, "HAMLET:\nAlas, poor Yorick! ", 20, 1),
     (14, "RICHARD:\nA horse! a horse! ", 12, 0),
 )
+verona = arriving((0, "ROMEO:\nBut", 10, 2), (5, "JULIET:", 5, 0))
 _QUEUE = (  # arrival step, prompt tokens, new tokens, priority
     (0, 8, 6, 2),
     (0, 8, 5, 1),
@@ -37,20 +38,6 @@ _QUEUE = (  # arrival step, prompt tokens, new tokens, priority
     (2, 6, 4, 1),
     (3, 4, 4, 0),
 )
-
-
-def verona() -> Arrivals:
-    """Romeo's request at step 0, of priority 2, and Juliet's at step 5, of priority 0."""
-    return [
-        (0, Request(0, encode("ROMEO:\nBut"), 10, priority=2)),
-        (5, Request(1, encode("JULIET:"), 5, priority=0)),
-    ]
-
-
-def six_requests() -> Arrivals:
-    """Fresh requests of the same six prompts: the engine writes into the ones it is given."""
-    return [(step, Request(i, encode(text), n, priority=p)) for i, (step, text, n, p) in
-            enumerate(_SIX)]  # fmt: skip
 
 
 def recomputed(trace: Trace) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from course.attempt import Attempt
 from course.calling.jobs import RunError
 from course.calling.policies import Policy
-from course.lesson_data.l02_scheduler import Arrivals, latencies, recomputed
-from course.lesson_data.texts import table
+from course.lesson_data.l02_scheduler import latencies, recomputed
+from course.lesson_data.texts import Arrivals, table
 from course.registry import exercise
 from course.replay import Rerun, replay
 from nanogpt import Engine, EngineConfig, Request

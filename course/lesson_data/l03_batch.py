@@ -10,8 +10,8 @@ from torch import Tensor
 from course.attempt import Attempt
 from course.calling.jobs import call
 from course.lesson_data.l01_chunks import SOLILOQUY
-from course.lesson_data.texts import Arrivals, table
-from nanogpt import Request, decode, encode
+from course.lesson_data.texts import arriving, table
+from nanogpt import decode, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
 from nanogpt.policies import fusing
 from nanogpt.trace import ForwardRecord
@@ -29,7 +29,7 @@ NUM_SCHEDULED = [1, 1, 1, 8]  # how many this step computes
 GPU = replace(LARGE_GPU, prompt_scale=1)  # in lesson 3 a token is a token
 MACHINES = {"a large GPU (modelled)": GPU, "a server CPU (modelled)": SERVER_CPU}
 
-_SIX = (  # arrival step, prompt, new tokens
+six_requests = arriving(
     (0, "ROMEO:\nBut, soft! what light", 24),
     (0, "JULIET:\nO Romeo, Romeo! ", 24),
     (4, "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ", 16),
@@ -172,8 +172,3 @@ def _cut(mine: Any, row: int) -> str:
         return "`" + "".join(chr(int(c)) for c in mine[row].flatten().tolist()) + "`"
     except (TypeError, IndexError, AttributeError, ValueError):
         return "not written yet" if mine is None else "nothing that can be read"
-
-
-def six_requests() -> Arrivals:
-    """Fresh requests of the same six prompts: the engine writes into the ones it is given."""
-    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]

@@ -8,12 +8,14 @@ from torch import Tensor
 
 from course.lesson_data.l01_chunks import SOLILOQUY
 from course.lesson_data.l03_batch import compared_masks
-from course.lesson_data.texts import shown, table
+from course.lesson_data.texts import arriving, shown, table
 from course.replay import replay
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, decode, encode, generate
 from nanogpt.policies import fusing
 
-_TRIO = (("ROMEO:\nBut, soft! ", 2), ("JULIET:\nO Romeo, ", 0), ("HAMLET:\nA", 1))
+_trio = arriving(
+    (0, "ROMEO:\nBut, soft! ", 20, 2), (0, "JULIET:\nO Romeo, ", 20, 0), (0, "HAMLET:\nA", 20, 1)
+)
 
 
 # --- exhibit A ----------------------------------------------------------------------------------
@@ -76,7 +78,3 @@ def crossed_table(model: GPT) -> str:
         rows.append(f"| {request.id} | {request.priority} | {drawn} |")
     head = "| request | priority | under FCFS | under priority | the oracle |"
     return table(head, "rrlll", rows)
-
-
-def _trio() -> list[tuple[int, Request]]:
-    return [(0, Request(i, encode(p), 20, priority=r)) for i, (p, r) in enumerate(_TRIO)]

@@ -8,14 +8,14 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.calling.plain_values import as_whole
-from course.lesson_data.texts import Arrivals, oracle, table
-from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
+from course.lesson_data.texts import arriving, table, wrong_texts
+from nanogpt import GPT, Engine, EngineConfig, Trace
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.policies import sliding_window
 from widgets import whose
 
-_THREE = ((0, "MERCUTIO"), (0, "ROMEO:"), (5, "BENVOLIO"))
-_FIVE = (  # arrival step, prompt, new tokens
+_three_requests = arriving((0, "MERCUTIO", 40), (0, "ROMEO:", 40), (5, "BENVOLIO", 40))
+five_requests = arriving(
     (0, "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ", 24),
     (0, "ROMEO:\nBut, soft! what light", 20),
     (2, "PORTIA:\nThe quality of mercy is not strain'd,\n", 24),
@@ -28,10 +28,9 @@ _FIVE = (  # arrival step, prompt, new tokens
 
 def grown(model: GPT, window: int | None) -> dict[str, Any]:
     """A run of three requests of 40 new tokens each, as a KVGrowth takes it."""
-    arrivals = [(at, Request(i, encode(text), 40)) for i, (at, text) in enumerate(_THREE)]
     engine = Engine(model, EngineConfig(sliding_window=window), clock=CostClock(SERVER_CPU))
     label = "no window" if window is None else f"W = {window}"
-    return {"label": label, "window": window, "trace": engine.run(arrivals).to_json()}
+    return {"label": label, "window": window, "trace": engine.run(_three_requests()).to_json()}
 
 
 # --- masks --------------------------------------------------------------------------------------
@@ -143,21 +142,15 @@ def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
 # --- the learner's run --------------------------------------------------------------------------
 
 
-def five_requests() -> Arrivals:
-    """Fresh requests of the same prompts: the engine writes into the ones that it is given."""
-    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_FIVE)]
-
-
 def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
     """For each run: whether its texts are the oracle's, its most KV tokens, and its counts."""
-    wanted = {r.id: oracle(model, settings, r) for _, r in five_requests()}
     head = (
         "| run | texts, compared with the oracle's | largest request | highest peak of all "
         "| KV tokens charged, compared with held ones | bytes alive, compared with held ones |"
     )
     rows: list[str] = []
     for name, trace in runs.items():
-        wrong = [i for i in wanted if list(trace.generated_tokens(i)) != wanted[i]]
+        wrong = wrong_texts(five_requests(), model, settings, trace)
         texts = f"request {', '.join(map(str, wrong))} **differs**" if wrong else "all equal"
         said = f" ({trace.error})" if trace.error else ""
         rows.append(f"| {name}{said} | {texts} | {_counts(model, trace)} |")

@@ -18,7 +18,7 @@ from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
 from course.lesson_data.texts import shown, table
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode
-from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
+from nanogpt.figures.curves import line_chart
 from nanogpt.policies import sliding_window
 from nanogpt.posts.oracle import attend_in_window
 
@@ -119,7 +119,6 @@ def _compared(
     return found
 
 
-@course_style()
 def cost_chart(
     full: float, by_window: dict[tuple[int, int], tuple[float, float]], whose: str
 ) -> Figure | str:
@@ -127,14 +126,14 @@ def cost_chart(
     if not all(math.isfinite(added) for _, added in by_window.values()):
         return "Your `compare_logits` gives an added loss that is not finite; its check says more."
     title = "The course's model under a window, six passages outside its training text"
-    figure = new_figure(title, 1, f"compare_logits: {whose}")
-    [axes] = figure.axes
-    for sinks, name in ((0, "no sinks"), (4, "4 sinks")):
-        windows = sorted({w for w, _ in by_window})
-        curve(axes, name, [(w, full + by_window[w, sinks][1]) for w in windows])
-    mark(axes, "full context", y=full)
-    label_axes(axes, "window W (characters)", "loss (nats per character)", log_x=True, from_0=False)
-    return figure
+    losses = {
+        name: [(w, full + by_window[w, sinks][1]) for w in WINDOWS]
+        for sinks, name in ((0, "no sinks"), (4, "4 sinks"))
+    }
+    return line_chart(
+        {"loss (nats per character)": losses}, "window W (characters)", title,
+        f"compare_logits: {whose}", marks={"full context": full}, log_x=True, from_0=False,
+    )  # fmt: skip
 
 
 @functools.cache

@@ -6,9 +6,9 @@ from dataclasses import replace
 from msgspec import structs
 
 from course.attempt import Attempt
-from course.lesson_data.texts import Arrivals, served
+from course.lesson_data.texts import arriving, served
 from course.saved_answers import LoadedPolicies
-from nanogpt import GPT, EngineConfig, Policies, Request, Trace, encode
+from nanogpt import GPT, EngineConfig, Trace
 from nanogpt.trace import BlockStepRecord
 
 BLOCK_SIZE = 8
@@ -17,7 +17,7 @@ SETTINGS = EngineConfig(
     share_prefixes=True, temperature=1.0,
 )  # fmt: skip
 _ALIKE = "JULIET:\nO Romeo, Romeo! Where is"  # 32 tokens: four blocks
-_LINES = (  # arrival step, prompt, new tokens
+six_requests = arriving(
     (0, _ALIKE + " the moon tonight?\n", 10),
     (3, _ALIKE + " thy voice? Speak again", 12),
     (5, "ROMEO:\nO, she is my love, and yet", 10),  # the third block is " my love"
@@ -29,19 +29,6 @@ BLAME = (
     "A request reads K/V that was computed for other tokens. Step to the first difference, and "
     "look at the block that it found or wrote."
 )
-
-
-def six_requests() -> Arrivals:
-    """New request objects with the same prompts, since the engine changes those that it serves."""
-    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_LINES)]
-
-
-def with_attempts(policies: Policies, attempts: Mapping[str, Attempt]) -> Policies:
-    """The policies with those of the page's functions that can run."""
-    return replace(
-        policies,
-        **{name: each.or_reference(getattr(policies, name)) for name, each in attempts.items()},
-    )
 
 
 def run_report(

@@ -1,19 +1,16 @@
 """Behind lesson 8: the target beside the draft, rejection sampling's outcomes, a run's drafts."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
 
-from course.attempt import Attempt
-from course.calling.jobs import RunError, run
 from course.lesson_data.texts import shown, table
 from nanogpt import GPT, EngineConfig, Trace, decode, encode
-from nanogpt.policies import acceptance
 from nanogpt.sampling import probabilities, uniform
 from nanogpt.speculative.drafting import Draft, tempered
 from nanogpt.trace import WorkRecord
+from widgets import bar
 
 Rule = Callable[..., Any]
 
@@ -75,33 +72,34 @@ _GRID = [(i + 0.5) / _PARTS for i in range(_PARTS)]
 Outcomes = list[list[list[list[Any]]]]
 
 
+def shares_table() -> str:
+    """Of three tokens p and q as bars of what is accepted, rejected and missing; Markdown."""
+    rows: list[str] = []
+    for name, p, q in zip("abc", WANTED, PROPOSED, strict=True):
+        accepted, wanted, proposed = min(p, q), f"{8 * p:g}/8", f"{8 * q:g}/8"
+        rows.append(
+            f"| {name} | {bar([accepted, p - accepted], wanted)} "
+            f"| {bar([accepted, 0.0, q - accepted], proposed)} | {accepted / q:.2g} "
+            f"| {8 * (p - accepted):g}/8 |"
+        )
+    head = "| token | the target wants it: p | the draft proposes it: q "
+    return table(f"{head}| accepted with probability | missing |", "lllrr", rows)
+
+
 def outcomes_of(rejection_sample: Rule) -> Outcomes:
-    """The results of `rejection_sample` for each draft token, over a grid of u and v."""
+    """The results of `rejection_sample` for each draft token, over a grid of u and v.
+
+    Raises: ValueError for results that cannot be drawn.
+    """
     p, q = list(WANTED), list(PROPOSED)
-    return [
+    outcomes = [
         [[list(rejection_sample(list(p), list(q), token, u, v)) for v in _GRID] for u in _GRID]
         for token in range(len(p))
     ]
-
-
-def answered(attempt: Attempt) -> tuple[Outcomes, bool]:
-    """(outcomes, whether they are the learner's); the reference's if the learner's cannot run."""
-    if attempt.started:
-        with suppress(RunError):
-            found = run(outcomes_of, attempt.or_reference(acceptance.rejection_sample))
-            if _drawable(found):
-                return found, True
-    return outcomes_of(acceptance.rejection_sample), False
-
-
-def _drawable(outcomes: Outcomes) -> bool:
-    known = range(len(WANTED))
-    return all(
-        len(answer) == 2 and isinstance(answer[0], bool) and answer[1] in known
-        for table in outcomes
-        for row in table
-        for answer in row
-    )
+    for kept, token in (each for of in outcomes for row in of for each in row):
+        if not isinstance(kept, bool) or token not in range(len(p)):
+            raise ValueError(f"({kept!r}, {token!r}) cannot be drawn")
+    return outcomes
 
 
 # --- a run, pass by pass --------------------------------------------------------------------------

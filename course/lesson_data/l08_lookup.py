@@ -3,11 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data.l08_drafts import FOUR_AHEAD, tally
 from course.lesson_data.texts import table
-from course.registry import exercise
 from nanogpt import GPT, Engine, Policies, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU
 from nanogpt.kv_cache_manager import KVCacheManager
@@ -49,11 +47,6 @@ class NgramDrafter(Drafter):
                 certain = [[float(t == token) for t in range(self.vocab_size)] for token in tokens]
                 self._proposals[i] = Proposal(tuple(tokens), tuple(certain))
         return {i: proposal.tokens for i, proposal in self._proposals.items()}
-
-
-def rule_of(answer: Attempt) -> Rule:
-    """The learner's function, or the reference while there is none."""
-    return answer.or_reference(exercise("l08.propose_ngram").right[0])
 
 
 def served(rule: Rule, model: GPT, min_n: int, prompt: str) -> Trace:

@@ -17,7 +17,6 @@ from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.figures.curves import line_chart
-from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
 from nanogpt.policies import acceptance
 from nanogpt.sampling import SamplingParams
 from nanogpt.speculative.drafting import Draft, propose
@@ -221,7 +220,6 @@ def drafts_ahead(model: GPT, draft: Draft, policies: Policies) -> dict[str, dict
         return f"The run with your functions stopped: {error}"
 
 
-@course_style()
 def speedup_figure(runs: dict[str, dict[int, Trace]] | str, machine: str, name: str) -> Figure:
     """The speed-up of those runs, by the function called `name`, on one of the machines.
 
@@ -236,13 +234,12 @@ def speedup_figure(runs: dict[str, dict[int, Trace]] | str, machine: str, name: 
         return sum(cost.forward_us(each) for step in trace.steps for each in step.forwards)
 
     title = f"Speed-up by draft tokens, rejection_sample: {name}"
-    drawing = new_figure(title, 1, f"modelled: {cost.name}")
-    [axes] = drawing.axes
-    for batch, of in runs.items():
-        points = [(k, took_us(of[0]) / took_us(trace)) for k, trace in sorted(of.items())]
-        curve(axes, batch, points)
-    mark(axes, "no drafts", y=1)
-    label_axes(axes, "draft tokens, k", "speed-up (times)")
+    curves = {
+        batch: [(k, took_us(of[0]) / took_us(trace)) for k, trace in sorted(of.items())]
+        for batch, of in runs.items()
+    }
+    panels, source = {"speed-up (times)": curves}, f"modelled: {cost.name}"
+    drawing = line_chart(panels, "draft tokens, k", title, source, marks={"no drafts": 1})
     return Figure(drawing, question)
 
 

@@ -10,25 +10,20 @@ import torch
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
 from course.lesson_data.l08_drafts import OPENING, chances, tally
-from course.lesson_data.texts import Arrivals, oracle, shown, table, whose_policies
+from course.lesson_data.texts import arriving, oracle, shown, table, whose_policies
 from course.saved_answers import LoadedPolicies
-from nanogpt import GPT, Engine, EngineConfig, Request, Trace, decode, encode, load_model
+from nanogpt import GPT, Engine, EngineConfig, Trace, decode, load_model
 from nanogpt.speculative.drafting import Draft
 
 Rule = Callable[..., Any]
 
 # --- the learner's run --------------------------------------------------------------------------
 
-_LINES = (  # arrival step, prompt, new tokens
+three_requests = arriving(
     (0, OPENING, 40),
     (0, "JULIET:\nO Romeo, Romeo! ", 40),
     (6, "First Citizen:\nWe are accounted poor ", 30),
 )
-
-
-def three_requests() -> Arrivals:
-    """Fresh requests of the same prompts: the engine writes into the ones it is given."""
-    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_LINES)]
 
 
 def run_report(

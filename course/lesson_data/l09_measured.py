@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from course.calling.jobs import RunError, run
 from course.lesson_data import recorded
 from course.lesson_data.l09_recording import real_workers
+from nanogpt.figures.curves import line_chart
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 
 if TYPE_CHECKING:
@@ -41,11 +42,10 @@ def two_workers(now: bool) -> tuple[dict[str, Any], str]:
         return recorded("fleet")["workers"], f"recorded, since it could not be run here: {failed}"
 
 
-@course_style()
 def hit_chart(real: Mapping[str, Any], where_from: str) -> Figure:
     """TTFT of a prompt of 500 tokens by how many of them were a prefix hit."""
-    figure = new_figure("TTFT of a prompt of 500 tokens on a real worker", 1, where_from)
-    [axes] = figure.axes
-    curve(axes, "one prompt", [(row["hit"], row["ttft_ms"]) for row in real["by_hit"]])
-    label_axes(axes, "prefix hit (tokens)", "TTFT (ms)")
-    return figure
+    points = [(row["hit"], row["ttft_ms"]) for row in real["by_hit"]]
+    title = "TTFT of a prompt of 500 tokens on a real worker"
+    return line_chart(
+        {"TTFT (ms)": {"one prompt": points}}, "prefix hit (tokens)", title, where_from
+    )

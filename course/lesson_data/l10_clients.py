@@ -13,8 +13,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from typing import Any, Generic, TypeVar
 
@@ -144,17 +146,8 @@ def stream(url: str, call: Call) -> Answer:
 
 def at_once(url: str, calls: Sequence[Call]) -> list[Answer]:
     """The answers to calls that are sent at the same moment, each by its own client."""
-    answers: dict[int, Answer] = {}
-
-    def ask(number: int) -> None:
-        answers[number] = stream(url, calls[number])
-
-    clients = [threading.Thread(target=ask, args=(i,), daemon=True) for i in range(len(calls))]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
-    return [answers[i] for i in range(len(calls))]
+    with ThreadPoolExecutor(len(calls)) as clients:
+        return list(clients.map(partial(stream, url), calls))
 
 
 def serve_while(

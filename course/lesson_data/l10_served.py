@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError, run
-from course.leaderboard.contest_tables import card_sentence, markdown, sentence
+from course.leaderboard.contest_tables import card_sentence, rows_of, sentence
 from course.leaderboard.own_policies import PLAYED, card_of, play_mine
 from course.lesson_data.l10_clients import (
     COMPLETION,
@@ -45,14 +45,6 @@ LINES = (
     ("HAMLET:\nTo be, or not to be", 24),
     ("KING RICHARD III:\nA horse! ", 24),
 )
-
-
-def server_policies(attempts: Attempts) -> ServerPolicies:
-    """The page's three functions, and the reference for those that are not written yet."""
-    usual = ServerPolicies()
-    return ServerPolicies(
-        **{name: each.or_reference(getattr(usual, name)) for name, each in attempts.items()}
-    )
 
 
 @functools.cache
@@ -187,14 +179,12 @@ def contest_table(rounds: Sequence[Round], earlier: LoadedPolicies) -> str:
         if mine
         else "None of your policies plays yet. Once one does, there is a row *mine*."
     )
-    tables = [markdown([each], ["seed 0"]).splitlines() for each in rounds]
-    names = [row.split("|")[1].strip() for row in tables[0][2:]]
-    heads = [lines[0].split("|")[1].strip() for lines in tables]
-    columns = [[row.split("|")[2].strip() for row in lines[2:]] for lines in tables]
+    tables = [rows_of([each], ["seed 0"]) for each in rounds]
     rows = (
-        f"| {name} | {' | '.join(column[i] for column in columns)} |"
-        for i, name in enumerate(names)
+        f"| {same[0][0]} | {' | '.join(points for _, points, _ in same)} |"
+        for same in zip(*(rows for _, *rows in tables), strict=True)
     )
+    heads = [heads[0] for heads, *_ in tables]
     scores = table(f"| | {' | '.join(heads)} |", "l" + "r" * len(heads), rows)
     failed = [each for each in rounds if any(score.problem for _, score in each.scores)]
     problems = " ".join(sentence([each]) for each in failed)

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from course.attempt import Attempt
-from course.lesson_data.l11_step import LLAMA_KV, answered
+from course.lesson_data.l11_step import LLAMA_KV
 from course.lesson_data.texts import table
+from course.replay import answered
 from nanogpt import GPT, encode
 from widgets import whose
 

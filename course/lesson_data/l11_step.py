@@ -9,7 +9,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import zip_longest
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course.attempt import Attempt
-from course.calling.jobs import RunError, run
+from course.calling.jobs import RunError
 from course.lesson_data import recorded
 from course.lesson_data.texts import table
-from course.registry import exercise
+from course.replay import answered
 from nanogpt import GPT, Engine, EngineConfig, Request
 from nanogpt.figures.curves import line_chart
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
@@ -169,19 +168,6 @@ CONTEXT = 1000
 Point = tuple[int, int]
 
 
-def rule_of(answer: Attempt) -> Callable[..., Any]:
-    """The learner's function, or the reference while there is none."""
-    return answer.or_reference(exercise(answer.report.exercise).right[0])
-
-
-def answered(answer: Attempt, job: Callable[..., Any], *args: Any) -> tuple[Any, bool]:
-    """(`job(rule, *args)`, whether the rule is the learner's): the reference's where it fails."""
-    with suppress(RunError):
-        if answer.started:
-            return run(job, rule_of(answer), *args), True
-    return job(exercise(answer.report.exercise).right[0], *args), False
-
-
 def llama_us(rule: Callable[..., Any], steps: list[Point]) -> list[float]:
     """By a roofline, the microseconds of 8B steps with so many tokens and so much context."""
     return [
@@ -283,27 +269,3 @@ def overlap_chart(answer: Attempt) -> Figure:
         {"time per step (ms)": curves}, "time of a schedule (ms)",
         "A hundred steps whose execution takes 5 ms", "computed by overlap: " + whose(mine),
     )  # fmt: skip
-
-
-# --- 8-bit numbers ------------------------------------------------------------------------------
-
-
-def eight_bits_table(found: dict[str, Any]) -> str:
-    """Bytes, time and next tokens with 8-bit weights and with 8-bit K/V; Markdown."""
-    eight, us = found["eight_bits"], found["decode_us"]
-    times = {
-        name: " | ".join(ms(sum(us[name][batch].values())) for batch in ("1", "32"))
-        for name in ("packed", "int8")
-    }
-    same = {name: f"{each / eight['tokens']:.1%}" for name, each in eight["same"].items()}
-    weights, kv = eight["weight_bytes"], eight["kv_bytes"]
-    rows = (
-        ("float32", weights["float32"], kv["float32"], times["packed"], "100%"),
-        ("8-bit weights", weights["int8"], kv["float32"], times["int8"], same["weights"]),
-        ("8-bit K/V", weights["float32"], kv["int8"], "not built | not built", same["kv"]),
-    )
-    head = "| | weights of the layers | K/V per token | step, batch 1 | step, batch 32 |"
-    lines = (
-        f"| {name} | {w / 1e6:.2f} MB | {k:,} B | {us} | {same} |" for name, w, k, us, same in rows
-    )
-    return table(f"{head} same next token |", "lrrrrr", lines)

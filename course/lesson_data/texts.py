@@ -2,13 +2,28 @@
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from course.attempt import Attempt
-from nanogpt import GPT, EngineConfig, Request, Trace, decode, generate
+from nanogpt import GPT, EngineConfig, Request, Trace, decode, encode, generate
 from nanogpt.recorded_texts import RecordedTexts
 
 Arrivals = list[tuple[int, Request]]
+Line = tuple[int, str, int] | tuple[int, str, int, int]
+"""Of a request: its arrival step, its prompt, its new tokens, and perhaps its priority."""
+
+
+def arriving(*lines: Line) -> Callable[[], Arrivals]:
+    """A function that makes the requests of these lines, numbered in their order.
+
+    It makes new ones for each run, since the engine changes the requests that it serves.
+    """
+
+    def make(i: int, line: Line) -> tuple[int, Request]:
+        priority = line[3] if len(line) == 4 else 0
+        return line[0], Request(i, encode(line[1]), line[2], priority=priority)
+
+    return lambda: [make(i, line) for i, line in enumerate(lines)]
 
 
 def served(

@@ -30,14 +30,18 @@ def line_chart(
     title: str,
     source: str = "",
     *,
+    marks: Mapping[str, float] = {},
     log_x: bool = False,
+    from_0: bool = True,
 ) -> Figure:
-    """Named curves of (x, y) points, a panel for each name of a vertical axis."""
+    """Named curves of (x, y) points, a panel for each name of a vertical axis; `marks` are ys."""
     figure = new_figure(title, len(panels), source)
     for axes, (y, named) in zip(figure.axes, panels.items(), strict=True):
         for name, points in named.items():
             curve(axes, name, points)
-        label_axes(axes, x, y, log_x=log_x)
+        for name, at in marks.items():
+            mark(axes, name, y=at)
+        label_axes(axes, x, y, log_x=log_x, from_0=from_0)
     return figure
 
 

@@ -214,8 +214,6 @@ EXERCISE = Exercise(
     minutes=9,
     points=3,
     task=Task(
-        signature="cached_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, "
-        "k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]",
         rules=(
             "One head, one new token: `q`, `k` and `v`, each `(1, D)`, are its query, key and "
             "value.",

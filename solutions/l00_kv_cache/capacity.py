@@ -226,9 +226,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=3,
     task=Task(
-        signature="capacity(gpu_bytes: int, weight_bytes: int, kv_bytes_per_token: int, "
-        "bytes_per_us: int, token_us: int, prompt_len: int, output_len: int, itl_limit_us: int) "
-        "-> tuple[int, int, float]",
         rules=(
             "All arguments are at least 1. A GPU has `gpu_bytes` of memory, more than the "
             "`weight_bytes` of the model. Each token in the cache needs `kv_bytes_per_token`.",

@@ -172,7 +172,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=2,
     task=Task(
-        signature="finish_steps(lengths: list[int], slots: int, continuous: bool) -> list[int]",
         rules=(
             "There are `slots` slots. Request i generates `lengths[i]` tokens (at least 1), one in "
             "each step in which it has a slot.",

@@ -152,7 +152,6 @@ EXERCISE = Exercise(
     minutes=5,
     points=2,
     task=Task(
-        signature="next_inputs(tokens: list[int], cached: list[int]) -> list[int]",
         rules=(
             "`tokens` are the ids of a text so far, at least one. `cached` are the ids of the "
             "tokens whose K and V are in the cache, oldest first: those of the same text, a step "

@@ -193,10 +193,7 @@ EXERCISE = Exercise(
     title="The inputs of a chunk",
     minutes=6,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="chunk_inputs(tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: "
-        "int) -> tuple[list[int], list[int], bool]",
         rules=(
             "`tokens` are the ids of all known tokens of a request. The first "
             "`num_computed_tokens` are computed, and the chunk is the next "

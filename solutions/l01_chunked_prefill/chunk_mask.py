@@ -137,9 +137,7 @@ EXERCISE = Exercise(
     title="The mask of a chunk",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="chunk_mask(context_len: int, num_scheduled_tokens: int) -> torch.Tensor",
         rules=(
             "The K and V of the first `context_len` tokens (0 or more) of a text are cached. The "
             "chunk is the next `num_scheduled_tokens` tokens (at least 1).",

@@ -108,7 +108,6 @@ EXERCISE = Exercise(
     minutes=4,
     points=1,
     task=Task(
-        signature="chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int",
         rules=(
             "A step computes at most `token_budget` tokens (at least 1).",
             "`num_decodes` decodes go first and take one token each. There may be none, or "

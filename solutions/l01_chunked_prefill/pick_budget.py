@@ -161,8 +161,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=2,
     task=Task(
-        signature="pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, "
-        "itl_limit_us: int) -> int",
         rules=(
             "`step_cost_us(tokens)` returns how long a step of that many tokens takes, in "
             "microseconds. The cost never falls as tokens are added, but it need not be a straight "

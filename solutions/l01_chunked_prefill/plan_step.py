@@ -146,10 +146,7 @@ EXERCISE = Exercise(
     title="The plan of a step",
     minutes=15,
     points=4,
-    is_policy=True,
     task=Task(
-        signature="plan_step(decodes: list[int], prefilling: list[tuple[int, int]], waiting: "
-        "list[tuple[int, int]], token_budget: int) -> list[tuple[int, int]]",
         rules=(
             "`decodes` are the ids of the requests that generate, least recently served first. "
             "Each can use exactly 1 token.",

@@ -204,10 +204,7 @@ EXERCISE = Exercise(
     title="Admitting the first waiting request",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="admit(candidate: RequestView, kv_tokens_used: int, max_kv_tokens: int | None, "
-        "num_running: int, max_batch_size: int) -> str",
         rules=(
             'Return whether `candidate`, the first waiting request, may start: "admit", "wait" or '
             '"refuse".',

@@ -13,13 +13,12 @@ from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
 from solutions.l02_scheduling._serving import (
     TWO_EQUAL,
-    Decisions,
-    Serving,
     WrongDecision,
     any_workloads,
     draw_run,
     first_wrong,
     judged,
+    serve,
     start_over,
 )
 
@@ -155,19 +154,22 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
             asked.append((running,))
         return int(chosen)  # 3.0 names request 3 as well
 
-    serving = Serving(TWO_EQUAL, Decisions(choose_victim=choose, requeue=start_over))
     try:
-        if serving.run(60):
-            return None
+        trace = serve(TWO_EQUAL, 59, choose_victim=choose, requeue=start_over)
     except WrongDecision as wrong:
         return wrong.failure
+    if trace.error is None:
+        return None
     failure = JUDGE.judge(ask, asked) or Failure(JUDGE.idea)
-    return Failure(failure.idea, draw_run(serving) + failure.example, failure.misconception)
+    rows = draw_run(TWO_EQUAL, trace) + failure.example
+    return Failure(failure.idea, rows, failure.misconception)
 
 
 def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
-    decisions = Decisions(choose_victim=judged(JUDGE, ask), requeue=start_over)
-    found = (first_wrong(workload, decisions) for workload in any_workloads(rng))
+    choose = judged(JUDGE, ask)
+    found = (
+        first_wrong(each, choose_victim=choose, requeue=start_over) for each in any_workloads(rng)
+    )
     return next(filter(None, found), None)
 
 
@@ -195,9 +197,7 @@ EXERCISE = Exercise(
     title="Choosing the victim",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="choose_victim(running: list[RequestView]) -> int",
         rules=(
             "`running` are all running requests, prefilling or decoding, in any order. Their K/V "
             "no longer fits into the budget. Return the `id` of the request to preempt.",

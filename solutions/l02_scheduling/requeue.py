@@ -14,12 +14,11 @@ from nanogpt.views.request_view import RequestView
 from solutions.l02_scheduling._requests import last_admitted
 from solutions.l02_scheduling._serving import (
     TWO_EQUAL,
-    Decisions,
-    Serving,
     Way,
     draw_run,
     first_wrong,
     judged,
+    serve,
     start_over,
 )
 
@@ -169,12 +168,12 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
     def unlucky(active: list[RequestView]) -> int:
         return min(active, key=lambda request: (last_admitted(request), request.id)).id
 
-    failure = first_wrong(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=judged(JUDGE, ask)))
+    failure = first_wrong(TWO_EQUAL, choose_victim=unlucky, requeue=judged(JUDGE, ask))
     if failure is None or failure.misconception != "restarts":
         return failure
-    restarting = Serving(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=start_over))
-    restarting.run(60)
-    return Failure(failure.idea, draw_run(restarting) + failure.example, failure.misconception)
+    restarting = serve(TWO_EQUAL, 59, choose_victim=unlucky, requeue=start_over)
+    rows = draw_run(TWO_EQUAL, restarting) + failure.example
+    return Failure(failure.idea, rows, failure.misconception)
 
 
 JUDGE = Comparison(
@@ -189,9 +188,7 @@ EXERCISE = Exercise(
     title="Requeueing a preempted request",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="requeue(request: RequestView) -> tuple[list[int], int, int, int]",
         rules=(
             "`request` is being preempted: all of its K/V is released. Return `(tokens, "
             "num_computed_tokens, arrival, num_generated)`, the state with which it waits.",

@@ -191,9 +191,7 @@ EXERCISE = Exercise(
     title="The key of a request",
     minutes=6,
     points=1,
-    is_policy=True,
     task=Task(
-        signature="sort_key(policy: str, request: RequestView) -> tuple[float, ...]",
         rules=(
             "Return the key of `request` in the queue: a tuple of numbers. The smallest key goes "
             "first, and tuples compare from the left.",

@@ -195,7 +195,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=2,
     task=Task(
-        signature="aged_key(request: RequestView, rate: float) -> tuple[float, ...]",
         rules=(
             "`request.priority` is 0 for the most important requests, and `request.arrival_time` "
             "is a step. Returns the key of `request`, a tuple of numbers; the smallest key goes "

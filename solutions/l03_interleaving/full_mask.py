@@ -183,10 +183,7 @@ EXERCISE = Exercise(
     title="The attention mask of a padded step",
     minutes=15,
     points=5,
-    is_policy=True,
     task=Task(
-        signature="full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
-        "torch.Tensor",
         rules=(
             "The keys of row i are S + T columns: S = max(context_lens) past columns, then T = "
             "max(num_scheduled_tokens) new columns. The queries are the T new columns.",

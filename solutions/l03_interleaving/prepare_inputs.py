@@ -98,10 +98,7 @@ EXERCISE = Exercise(
     title="Rows of unequal length",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="prepare_inputs(token_ids: list[list[int]], num_computed_tokens: list[int], "
-        "num_scheduled_tokens: list[int]) -> tuple[list[list[int]], list[list[int]]]",
         rules=(
             "`token_ids[i]` are all known tokens of request i: its prompt, then its generated "
             "tokens.",

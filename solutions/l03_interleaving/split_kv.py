@@ -201,10 +201,7 @@ EXERCISE = Exercise(
     title="Splitting the K/V back out",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="split_kv(k: torch.Tensor, context_lens: list[int], num_scheduled_tokens: "
-        "list[int]) -> list[torch.Tensor]",
         rules=(
             "`k` is (B, S + T, D), D numbers per key, with the columns of `full_mask`: S = "
             "max(context_lens) past columns, then T = max(num_scheduled_tokens) new columns.",

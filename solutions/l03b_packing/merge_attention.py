@@ -225,9 +225,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=3,
     task=Task(
-        signature="merge_attention(out_a: torch.Tensor, max_a: torch.Tensor, sum_a: torch.Tensor, "
-        "out_b: torch.Tensor, max_b: torch.Tensor, sum_b: torch.Tensor) -> "
-        "tuple[torch.Tensor, torch.Tensor, torch.Tensor]",
         rules=(
             "One query with H heads has attended to two blocks of keys, a and b, separately. For "
             "each block, `out` (H, D) is its attention's output, `max` (H,) the largest score of "

@@ -188,10 +188,7 @@ EXERCISE = Exercise(
     title="A step in one flat row",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="pack(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
-        "tuple[list[int], list[int], torch.Tensor]",
         rules=(
             "Request i has `context_lens[i]` cached tokens (0 or more) and computes "
             "`num_scheduled_tokens[i]` new ones (at least 1).",

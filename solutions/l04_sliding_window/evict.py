@@ -194,10 +194,7 @@ EXERCISE = Exercise(
     title="Evict the entries that no later token sees",
     minutes=10,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="evict(k: torch.Tensor, v: torch.Tensor, window: int, sinks: int) -> "
-        "tuple[torch.Tensor, torch.Tensor]",
         rules=(
             "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries, oldest "
             "first.",

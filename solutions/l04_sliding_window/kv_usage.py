@@ -153,10 +153,7 @@ EXERCISE = Exercise(
     title="KV tokens at the peak of a step, and after it",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="kv_usage(num_computed_tokens: int, num_scheduled_tokens: int, window: int | "
-        "None, sinks: int) -> tuple[int, int]",
         rules=(
             "Earlier steps computed the first `num_computed_tokens` tokens of a request, and each "
             "of these steps evicted at its end, as this step does.",

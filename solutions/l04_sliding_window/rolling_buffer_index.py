@@ -178,9 +178,7 @@ EXERCISE = Exercise(
     title="A rolling buffer",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="rolling_buffer_index(position: int, window: int, sinks: int) -> int",
         rules=(
             "The K/V of a request is in a buffer of sinks + window slots, numbered from 0. The "
             "buffer never grows.",

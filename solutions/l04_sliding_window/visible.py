@@ -186,9 +186,7 @@ EXERCISE = Exercise(
     title="Which keys a token sees",
     minutes=8,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="visible(query: int, key: int, window: int | None, sinks: int) -> bool",
         rules=(
             "Returns whether the token at position `query` may attend to the token at position "
             "`key`. Positions start at 0.",

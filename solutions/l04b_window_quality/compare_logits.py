@@ -162,8 +162,6 @@ EXERCISE = Exercise(
     minutes=9,
     points=2,
     task=Task(
-        signature="compare_logits(full_logits: torch.Tensor, window_logits: torch.Tensor, targets: "
-        "torch.Tensor) -> tuple[float, float]",
         rules=(
             "The model has read a text twice, with its full context and under a window. Row t of "
             "`full_logits` and of `window_logits`, both (T, V), are its logits for the token after "

@@ -182,7 +182,6 @@ EXERCISE = Exercise(
     minutes=6,
     points=2,
     task=Task(
-        signature="edf_score(slack: float, time_to_deadline: int) -> float",
         rules=(
             "`slack` and `time_to_deadline` are in microseconds; once the deadline is past, "
             "`time_to_deadline` is below 0.",

@@ -163,8 +163,6 @@ EXERCISE = Exercise(
     minutes=14,
     points=4,
     task=Task(
-        signature="select_victim(candidate: slo.SloView, running: list[slo.SloView], "
-        "margin: float) -> int | None",
         rules=(
             "`running` are the requests of the pass that runs now, in any order. Those with "
             "`num_preemptions` above 0 are immune and do not count; perhaps none is left.",

@@ -139,8 +139,6 @@ EXERCISE = Exercise(
     minutes=6,
     points=2,
     task=Task(
-        signature="slack(now: int, deadline: int, total: int, done: int, a: float, c: float) "
-        "-> float",
         rules=(
             "At the time `now`, `done` of the request's `total` tokens are computed.",
             "A pass over n tokens is predicted to take a * n + c microseconds, and no time at all "

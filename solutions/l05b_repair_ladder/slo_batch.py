@@ -171,8 +171,6 @@ EXERCISE = Exercise(
     minutes=9,
     points=3,
     task=Task(
-        signature="slo_batch(candidate: slo.SloView, waiting: list[slo.SloView], a: float, "
-        "c: float, max_batch_tokens: int, slack_reserve: float) -> list[int]",
         rules=(
             "A pass over n tokens is predicted to take a * n + c microseconds, and all its "
             "requests finish when it ends. n is the sum of the requests' `tokens`, which they "

@@ -195,7 +195,6 @@ EXERCISE = Exercise(
     minutes=5,
     points=2,
     task=Task(
-        signature="local_vote(target: int, step: int, layers_done: int, num_layers: int) -> int",
         rules=(
             "Returns the vote of this rank at one attention op: `1` to leave the pass, `0` to go "
             "on.",

@@ -221,7 +221,6 @@ EXERCISE = Exercise(
     minutes=10,
     points=3,
     task=Task(
-        signature="preemption_point(vote: int) -> Generator[tuple, int, None]",
         rules=(
             "A generator that yields the moves of one rank at one attention op. `vote` is `1` if "
             "this rank wants to leave, else `0`. All ranks run the function at the same time, and "

@@ -207,8 +207,6 @@ EXERCISE = Exercise(
     minutes=6,
     points=2,
     task=Task(
-        signature="resume_or_abort(suspended_us: int, pass_us: int, urgent_waits: bool, "
-        "memory_is_short: bool, bound: float) -> str",
         rules=(
             'Returns what to do with a suspended pass now: `"stay_suspended"` until the next call, '
             '`"resume"`, or `"abort"`, which releases its K/V and loses its work.',

@@ -143,10 +143,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=3,
     task=Task(
-        signature=(
-            "rollback_step(state: SchedulerState, aborted: list[int], candidate: int | None) -> "
-            "SchedulerState"
-        ),
         rules=(
             "`state` records each request by its id. `waiting` and `running` are tuples in order. "
             "`kv`, the requests that hold K/V, and `previous_step`, the requests that the newest "

@@ -185,10 +185,7 @@ EXERCISE = Exercise(
     title="Allocate blocks",
     minutes=6,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="allocate(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) "
-        "-> list[int] | None",
         rules=(
             "A block holds `size` tokens. A request's table has `num_blocks` blocks, and the "
             "request is about to hold `num_tokens` tokens (at least 1), including those in its "

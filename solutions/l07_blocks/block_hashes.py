@@ -181,9 +181,7 @@ EXERCISE = Exercise(
     title="Hash the blocks",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="block_hashes(tokens: list[int], size: int, salt: str) -> list[str]",
         rules=(
             "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`.",
             "`salt` is a string that stands for everything else that changes K/V, such as an "

@@ -159,9 +159,7 @@ EXERCISE = Exercise(
     title="Order the evictions",
     minutes=6,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="evict_order(blocks: list[CachedBlock]) -> list[int]",
         rules=(
             "`blocks` are all blocks that can be found by a hash, in any order. A block has an "
             "`id`; `count`, the number of tables that name it; `last_used`, the time when it last "

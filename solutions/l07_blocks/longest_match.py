@@ -220,10 +220,7 @@ EXERCISE = Exercise(
     title="Find the longest cached prefix",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="longest_match(hashes: list[str], cached: dict[str, int], num_tokens: int, "
-        "size: int) -> tuple[list[int], int]",
         rules=(
             "A request has `num_tokens` tokens (at least 1). `hashes` are the hashes of its full "
             "blocks of `size` tokens, in order.",

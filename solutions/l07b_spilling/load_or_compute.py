@@ -120,10 +120,8 @@ CASES: dict[str, list[Args]] = {
 }  # fmt: skip
 
 EXERCISE = Exercise(
-    number=2, title="Load or compute?", minutes=8, points=2, is_policy=True,
+    number=2, title="Load or compute?", minutes=8, points=2,
     task=Task(
-        signature="load_or_compute(num_tokens: int, kv_bytes: int, link: Link, "
-        "step_cost: StepCost) -> str",
         rules=(
             "`num_tokens` tokens (at least 1) of a request are only in host memory. `kv_bytes` are "
             "the bytes of one token's K/V.",

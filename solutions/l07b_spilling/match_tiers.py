@@ -125,10 +125,8 @@ CASES = {
 }  # fmt: skip
 
 EXERCISE = Exercise(
-    number=1, title="Match over two tiers", minutes=8, points=3, is_policy=True,
+    number=1, title="Match over two tiers", minutes=8, points=3,
     task=Task(
-        signature="match_tiers(hashes: list[str], device: dict[str, int], host: set[str], "
-        "num_tokens: int, size: int) -> tuple[list[int | None], int]",
         rules=(
             "As in `longest_match` of lesson 7, `hashes` are those of a request's full blocks of "
             "`size` tokens, and `device` maps a hash to the block of the pool that holds its K/V. "

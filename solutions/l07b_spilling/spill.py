@@ -111,9 +111,8 @@ CASES: dict[str, list[Args]] = {
 }  # fmt: skip
 
 EXERCISE = Exercise(
-    number=3, title="Write through, and drop", minutes=8, points=3, is_policy=True,
+    number=3, title="Write through, and drop", minutes=8, points=3,
     task=Task(
-        signature="spill(published: list[str], host: list[str], capacity: int) -> list[str]",
         rules=(
             "After a step, `published` are the hashes of a request's full blocks in the order of "
             "its text. At least one of them has just become full; others may be in the host.",

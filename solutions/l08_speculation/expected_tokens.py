@@ -107,7 +107,6 @@ EXERCISE = Exercise(
     minutes=6,
     points=2,
     task=Task(
-        signature="expected_tokens(acceptance_rate: float, num_draft_tokens: int) -> float",
         rules=(
             "Returns how many tokens one verifying pass yields on average for `num_draft_tokens` "
             "draft tokens (k, which may be 0).",

@@ -181,8 +181,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=3,
     task=Task(
-        signature="propose_ngram(token_ids: list[int], k: int, min_n: int, max_n: int) "
-        "-> list[int]",
         rules=(
             "`token_ids` is a request's text so far, at least one token.",
             "An n-gram is n tokens in a row. Look for the longest n-gram at the end of the text, "

@@ -120,10 +120,7 @@ EXERCISE = Exercise(
     title="Accept or replace a draft token",
     minutes=12,
     points=4,
-    is_policy=True,
     task=Task(
-        signature="rejection_sample(target_probs: list[float], draft_probs: list[float], "
-        "draft_token: int, u: float, v: float) -> tuple[bool, int]",
         rules=(
             "Returns `(kept, token)`: whether the draft token is accepted, and the token at its "
             "position, which is the draft token or its replacement.",

@@ -168,9 +168,7 @@ EXERCISE = Exercise(
     title="Roll back the KV cache",
     minutes=5,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="roll_back_kv(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> int",
         rules=(
             "Returns how many KV tokens a request keeps after a verifying pass, counted from the "
             "front: those of all computed tokens that are in the text, and no others.",

@@ -140,8 +140,6 @@ EXERCISE = Exercise(
     minutes=4,
     points=2,
     task=Task(
-        signature="speedup(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) "
-        "-> float",
         rules=(
             "Returns how many times as fast speculation is as plain decoding: 2 is twice, 0.5 is "
             "half as fast.",

@@ -98,9 +98,7 @@ EXERCISE = Exercise(
     title="Follow the committed tokens",
     minutes=5,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="advance(state: GrammarState, committed: list[str]) -> int | None",
         rules=(
             "`state` is as in exercise 8b.1. `committed` are the texts of the tokens that a step "
             "adds to the request's text: accepted drafts, and the target's token. It may be empty. "

@@ -96,9 +96,7 @@ EXERCISE = Exercise(
     title="Legal tokens",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="allowed(state: GrammarState, token_texts: list[str]) -> list[bool]",
         rules=(
             "`state.edges[n]` is a dict: the characters that may follow in state n, each with the "
             "number of the next state. `state.at` is the number of the current state.",

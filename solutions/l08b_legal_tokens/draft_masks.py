@@ -100,9 +100,7 @@ EXERCISE = Exercise(
     title="A mask for every row",
     minutes=8,
     points=3,
-    is_policy=True,
     task=Task(
-        signature="draft_masks(state: GrammarState, drafts: list[str]) -> list[int | None]",
         rules=(
             "`state` is as in exercise 8b.1: the state after the committed tokens. `drafts` are "
             "the texts of the k draft tokens, at least 0. Do not change them.",

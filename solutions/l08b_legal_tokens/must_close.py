@@ -73,9 +73,7 @@ EXERCISE = Exercise(
     title="Close in time",
     minutes=4,
     points=2,
-    is_policy=True,
     task=Task(
-        signature="must_close(distance: int, tokens_left: int) -> bool",
         rules=(
             "The engine asks about each legal token before it is sampled. `distance` is the least "
             "number of tokens from the state **after** this token to an end; 0 at an end.",

@@ -156,8 +156,6 @@ EXERCISE = Exercise(
     minutes=5,
     points=3,
     task=Task(
-        signature="busy_until(reported_us: int, backlog: int, sent: list[tuple[int, int]], "
-        "us_per_token: int) -> int",
         rules=(
             "A worker reported at the moment `reported_us` that it still has to compute `backlog` "
             "prompt tokens. `sent` holds what the router has sent to it since: `(sent_us, tokens)` "

@@ -150,7 +150,6 @@ EXERCISE = Exercise(
     minutes=20,
     points=5,
     task=Task(
-        signature="my_policy(snapshot: FleetSnapshot) -> tuple[int, int] | None",
         rules=(
             "Return `(request_id, worker_id)`: which request goes to which worker now. You are "
             "asked again with a new snapshot until you return `None`, which ends the round. The "

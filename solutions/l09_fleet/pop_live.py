@@ -204,8 +204,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=3,
     task=Task(
-        signature="pop_live(heap: list[tuple[tuple, int, int]], newest: dict[int, int]) -> "
-        "tuple[int | None, list[tuple[tuple, int, int]]]",
         rules=(
             "`heap` is a list that `heapq` keeps in order. Its entries are `(key, request_id, "
             "generation)`, and the smallest key goes first.",

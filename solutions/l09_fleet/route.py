@@ -99,7 +99,6 @@ EXERCISE = Exercise(
     minutes=6,
     points=2,
     task=Task(
-        signature="route(workers: list[WorkerView], hits: dict[int, int]) -> int",
         rules=(
             "Return the `id` of the worker that finishes the prefill of this request first.",
             "`workers` are the workers with room for the request, at least one, in any order. "

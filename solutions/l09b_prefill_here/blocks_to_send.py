@@ -85,7 +85,6 @@ EXERCISE = Exercise(
     minutes=5,
     points=2,
     task=Task(
-        signature="blocks_to_send(num_tokens: int, size: int, decode_hit: int) -> list[int]",
         rules=(
             "A prompt has `num_tokens` tokens, at least 1, in blocks of `size`. Block 0 holds the "
             "first `size` tokens. Only a full block can be sent.",

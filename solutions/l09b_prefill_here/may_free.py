@@ -107,7 +107,6 @@ EXERCISE = Exercise(
     minutes=6,
     points=2,
     task=Task(
-        signature="may_free(state: tuple[int, ...], event: tuple[str, int | None]) -> bool",
         rules=(
             "`state` holds the ids of the workers that may be writing or reading the K/V before "
             "the event. It is empty while the K/V waits for its reader. With tensor parallelism, "

@@ -134,7 +134,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=3,
     task=Task(
-        signature="split_pool(workers: int, load: PoolLoad, costs: PoolCosts) -> int",
         rules=(
             "`load` has `requests_per_s`, and the `prompt_tokens` and `new_tokens` of a request. "
             "`costs` has the microseconds of a worker per token: `prefill_us` for each prompt "

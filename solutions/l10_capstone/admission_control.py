@@ -144,10 +144,6 @@ EXERCISE = Exercise(
     points=3,
     draw_call=draw_call,
     task=Task(
-        signature=(
-            "admission_control(queue: QueueView, limits: AdmissionLimits, request: NewRequest) -> "
-            "str | tuple[int, int | None]"
-        ),
         rules=(
             'Returns `"accept"`, or a pair: the HTTP status of the refusal, and after how many '
             "whole seconds to retry (`None` if retrying is useless).",

@@ -104,7 +104,6 @@ EXERCISE = Exercise(
     draw_call=draw_state,
     asked_as=InTheirOrder,
     task=Task(
-        signature="on_disconnect(state: dict[str, Any], request_id: int) -> dict[str, Any]",
         rules=(
             "The client of `request_id` has disconnected. Returns the server's state after that, "
             "a new dict with the same four keys. Do not change `state`.",

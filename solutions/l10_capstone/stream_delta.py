@@ -131,7 +131,6 @@ EXERCISE = Exercise(
     points=3,
     draw_call=named("committed", "sent", "is_done"),
     task=Task(
-        signature="stream_delta(committed: list[bytes], sent: int, is_done: bool) -> list[str]",
         rules=(
             "`committed` has the bytes of each token that the request has generated so far. "
             "Joined, they are UTF-8 text, but they may end in the middle of a character.",

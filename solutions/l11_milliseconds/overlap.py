@@ -142,8 +142,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=2,
     task=Task(
-        signature="overlap(schedule_us: int, execute_us: int, num_steps: int, "
-        "async_scheduling: bool) -> int",
         rules=(
             "An engine runs `num_steps` steps, which may be 0. Each is scheduled on the CPU in "
             "`schedule_us` and then executed on the GPU in `execute_us`, at least 1 µs each.",

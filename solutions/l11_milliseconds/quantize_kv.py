@@ -182,7 +182,6 @@ EXERCISE = Exercise(
     minutes=10,
     points=3,
     task=Task(
-        signature="quantize_kv(block: list[list[float]]) -> tuple[list[list[int]], list[float]]",
         rules=(
             "`block[h]` has all numbers of head h in one block of K or of V, at least one.",
             "A head's **scale** is its largest absolute value divided by 127. If all its numbers "

@@ -160,8 +160,6 @@ EXERCISE = Exercise(
     minutes=8,
     points=2,
     task=Task(
-        signature="roofline(num_weights: int, weight_bits: int, num_tokens: int, kv_bytes: int, "
-        "flops_per_us: float, bytes_per_us: float) -> tuple[float, str]",
         rules=(
             "A step computes `num_tokens` tokens with a model of `num_weights` weights, each "
             "stored in `weight_bits` bits. All arguments but `kv_bytes` are at least 1.",

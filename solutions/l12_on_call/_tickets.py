@@ -32,9 +32,8 @@ def fields(right: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     settings = [f"`{setting}={v!r}`" for setting, v in given["settings"].items()]
     told_first = f"“{told['user']}” says a user.", *told["notes"]
     rules = *told_first, f"Promised: {', '.join(promises)}.", f"Settings: {', '.join(settings)}."
-    seen, signature = partial(_seen, name), f"{name}() -> dict[str, object]"
     return {
-        "task": Task(signature, rules, (), answer, returns=_FORM, exhibit=seen),
+        "task": Task(rules, (), answer, returns=_FORM, exhibit=partial(_seen, name)),
         "hints": tuple(told["hints"]),
         "points": 2,
         "right": (right,),

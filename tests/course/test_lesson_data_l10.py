@@ -11,7 +11,7 @@ import torch
 from answers import worked
 from byte_pair_folders import make_folder
 
-from course.attempt import Attempt
+from course.attempt import Attempt, with_attempts
 from course.launcher.server import MODEL
 from course.lesson_data import l10_clients, l10_exhibits, l10_load, l10_served
 from course.lesson_data.l10_clients import Answer, Call, Served, serve_calls
@@ -54,7 +54,7 @@ def two_clients(make: Any, policies: ServerPolicies) -> Served[list[Answer]]:
 @pytest.mark.process
 def test_what_a_wrong_stream_sends_is_what_its_clients_read() -> None:
     wrong = attempts(stream_delta=lambda committed, sent, is_done: ["x"])
-    served = two_clients(make_engine(), l10_served.server_policies(wrong))
+    served = two_clients(make_engine(), with_attempts(ServerPolicies(), wrong))
     assert [answer.text for answer in served.result] == ["x" * 41] * 2
     assert "**0 of 2 texts are the oracle's.**" in l10_served.clients_table(served)
     assert "**1 of 5 policies are yours.** The" in l10_served.whose_policies(wrong, NONE_EARLIER)
@@ -63,7 +63,7 @@ def test_what_a_wrong_stream_sends_is_what_its_clients_read() -> None:
 @pytest.mark.process
 def test_a_request_is_aborted_when_its_client_leaves_unless_the_function_keeps_it() -> None:
     for function, is_kept in ((lambda state, i: state, True), (worked("l10.on_disconnect"), False)):
-        policies = l10_served.server_policies(attempts(on_disconnect=function))
+        policies = with_attempts(ServerPolicies(), attempts(on_disconnect=function))
         table = l10_served.disconnect_table(make_engine(), policies)
         [num_tokens] = re.findall(r"\| (\d+) of 60 \| its client left", table)
         assert (num_tokens == "60") is is_kept
@@ -75,7 +75,7 @@ def test_a_policy_that_fails_is_named_beside_the_texts() -> None:
         raise KeyError("plan")
 
     wrong = attempts(stream_delta=broken)
-    served = two_clients(make_engine(), l10_served.server_policies(wrong))
+    served = two_clients(make_engine(), with_attempts(ServerPolicies(), wrong))
     table = l10_served.clients_table(served)
     assert "**A policy failed:** your broken raised KeyError on its line 2: 'plan'" in table
     served = two_clients(make_engine(Policies(plan_step=broken)), ServerPolicies())

@@ -72,6 +72,7 @@ def test_8_bit_numbers_take_a_quarter_of_the_bytes_and_change_texts():
         assert eight[kind]["float32"] / eight[kind]["int8"] > 3.5
     assert eight["tokens"] == 512
     assert 0.8 < eight["same"]["weights"] / 512 < 0.95 < eight["same"]["kv"] / 512 < 1
+    assert all(f" {each / 512:.1%} |" in TEXT for each in eight["same"].values())
     assert total("int8", 1) > total("packed", 1)
 
 

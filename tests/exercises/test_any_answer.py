@@ -66,7 +66,7 @@ def test_a_task_is_the_stub_s_with_a_right_case_worked_by_hand(exercise_id: str)
     stub = next(n for n in body if isinstance(n, ast.FunctionDef) and n.name == item.name)
     assert stub.returns is not None
     signature = f"{stub.name}({ast.unparse(stub.args)}) -> {ast.unparse(stub.returns)}"
-    assert item.task.signature == signature.replace("'", "")
+    assert item.signature == signature.replace("'", "")
     assert list(inspect.signature(item.right[0]).parameters) == [a.arg for a in stub.args.args]
     value = item.task.worked(worked(exercise_id))
     assert same(like(value, item.task.result), item.task.result)

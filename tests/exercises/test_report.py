@@ -57,7 +57,6 @@ def test_a_report_of_nothing_run_has_no_tally(status, words):
 
 def test_a_task_s_card_says_signature_rules_and_a_worked_case():
     contract = Task(
-        "next_inputs(tokens: list[int], cached: list[int]) -> list[int]",
         ("`tokens` are all of them, so 0 <= len(`cached`) < their number.",),
         ([5, 7], [5]),
         [7],

@@ -92,7 +92,7 @@ def test_the_exercise_of_the_guide_fits_its_lesson_and_judges(tmp_path: Path):
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     added = made.EXERCISE
-    assert f"def {added.task.signature}:" in lines_of(lesson, "+")
+    assert f"def {added.signature}:" in lines_of(lesson, "+")
     assert lines_of(lesson, "+").count('"l01.last_chunk"') == 3  # task, attempt, hints
     assert [added.check(answer).status for answer in added.right] == ["passed"] * 4
     for each in added.misconceptions:
