@@ -1,11 +1,12 @@
 """learn.py run as a learner runs it: a process of its own, in a copy of the course."""
 
 import contextlib
+import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -55,6 +56,26 @@ def write_lesson(course: Path, stem: str, text: str) -> None:
 
 def learn(course: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return run([sys.executable, "learn.py", *arguments], cwd=course, **options)
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], cwd: Path, until: str = r"http://\S+", **options: object
+) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    """A program that runs and has said something with this pattern; its words up to there."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=cwd, **pipes, **options) as process:
+        assert process.stdout
+        said = ""
+        try:
+            while not re.search(until, said):
+                line = process.stdout.readline()
+                assert line, f"it ended without {until}: {said}"
+                said += line
+            yield process, said
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 60) -> None:

@@ -2,11 +2,11 @@
 
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
 from driving import at_rest, expect, live, press, violations
+from launching import started
 from notebooks import STEMS
 from support import ROOT
 
@@ -91,11 +91,10 @@ def number(page):
 def served():
     """The address of lesson 3b's slides, from the real command."""
     command = [sys.executable, "-m", "course", "demo", "l03b", "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        yield next(found[0] for line in process.stdout if (found := re.search(r"http\S+", line)))
+    with started(command, ROOT) as (process, said):
+        yield re.findall(r"http://\S+", said)[0]
         process.send_signal(signal.SIGINT)  # Ctrl-C
-        process.communicate(timeout=30)
-    assert process.returncode == 0
+        assert process.wait(30) == 0
 
 
 def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(present, served):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from driving import assert_accessible_and_not_too_wide, at_rest, expect, violations
+from launching import started
 from serving import watch
 from support import ROOT
 
@@ -39,13 +39,7 @@ class Hall:
 def hall(chromium: Browser, complaints: list[str]) -> Iterator[Hall]:
     """The real command, open on all four."""
     command = [sys.executable, "-m", "course", "demo", "live", "--no-browser", "--port", "0"]
-    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command, cwd=ROOT, **told) as process, contextlib.ExitStack() as stack:
-        said = ""
-        while "--host" not in said:
-            line = process.stdout.readline()
-            assert line, said
-            said += line
+    with started(command, ROOT, "--host") as (process, said), contextlib.ExitStack() as stack:
         screens, phones = re.findall(r"http://\S+", said)[:2]
         code = re.search(r"Room code: +(\w+)", said)[1]
 
@@ -70,8 +64,7 @@ def hall(chromium: Browser, complaints: list[str]) -> Iterator[Hall]:
         yield Hall(screen, (*scanned, typed), phones)
         stack.close()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-    assert process.returncode == 0
+        assert process.wait(30) == 0
 
 
 def ask(phone: Page, text: str) -> Locator:

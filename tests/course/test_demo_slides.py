@@ -226,15 +226,7 @@ def test_words_of_a_prediction_are_text_and_small_labels_of_pictures_grow():
 # ---- the command ---------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_shown_or_written_is_said(tmp_path: Path, monkeypatch, capsys):
-    assert main(["demo", "l77"]) == 2
-    assert "There is no lesson 'l77'; the lessons are: l00_kv" in capsys.readouterr().err
-    assert main(["demo", "live", "--export", str(tmp_path / "out.html")]) == 2
-    assert "--export writes a lesson's slides" in capsys.readouterr().err
-    for port in ("-1", "65536"):
-        with pytest.raises(SystemExit):
-            main(["demo", "l03", "--port", port])
-        assert f"'{port}' is not a whole number from 0 to 65535" in capsys.readouterr().err
+def test_slides_that_cannot_be_written_are_said(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setattr(slide_show, "_made", lambda lesson: "slides")
     (tmp_path / "file").write_text("")
     assert main(["demo", "l03", "--export", str(tmp_path / "file" / "out.html")]) == 2

@@ -4,16 +4,18 @@ import ast
 import importlib
 import inspect
 import re
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from answers import worked
+from answers import IDS, worked
 from notebooks import FILES, STEMS, Notebooks
 from tiers import some
 
 from course.lesson_map import LESSONS, find_lesson
-from course.registry import lesson_exercises
+from course.registry import exercise, lesson_exercises
 from nanogpt.clock import LARGE_GPU
 from nanogpt.experiments.trace_metrics import request_metrics
 
@@ -37,6 +39,13 @@ NOTHING_ANSWERS = {
     "l09.baseline",
     "l10.http_share",
 }
+# Exercises whose answers nothing on the page shows but their own check.
+ONLY_CHECKED = {
+    "l00.capacity", "l01.chunk_size", "l09.split_pool", "l09.blocks_to_send", "l09.may_free",
+    *(f"l12.ticket_{number}" for number in range(1, 9)),
+}  # fmt: skip
+# With these answering nothing, a picture below them ends in an error and not in a sentence.
+NOT_CAUGHT = {"l07.match_tiers", "l07.load_or_compute", "l07.spill", "l08.must_close"}
 # What a lesson's prose relies on, as its own runs must show it.
 CLAIMS: dict[str, list[str]] = {
     "l00_kv_cache": [
@@ -272,6 +281,23 @@ def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom_unsolved_and_so
 
 def sentences(texts: list[str]) -> set[str]:
     return {" ".join(re.sub(r"<.*?>", " ", text).split()) for text in texts}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("exercise_id", some([i for i in IDS if i not in NOT_CAUGHT], 1))
+def test_below_its_check_a_lesson_shows_what_comes_of_any_answer(
+    exercise_id: str, notebooks: Notebooks, tmp_path: Path
+):
+    """An answer that returns nothing, after all right ones: the lesson goes on to its end."""
+    item = exercise(exercise_id)
+    answer = tmp_path / "answer.py"
+    answer.write_text(f"def {item.name}(*given):\n    return None\n")
+    names = runpy.run_path(str(answer), run_name="solutions.nothing")
+    solved = notebooks.solved(item.lesson)
+    visit = notebooks.changed(item.lesson, {item.name: names[item.name]})
+    assert visit.statuses[exercise_id] in ("failed", "raised")
+    shows = visit.words != solved.words or visit.pictures != solved.pictures
+    assert shows == (exercise_id not in ONLY_CHECKED)
 
 
 @pytest.mark.process

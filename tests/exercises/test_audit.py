@@ -20,6 +20,6 @@ def test_the_audit_of_an_exercise_finds_nothing(exercise_id: str) -> None:
     num_seeds = 5 if tier() == "all" else 1
 
     def choose(made: list[Any]) -> list[Any]:
-        return some(made, 6)
+        return some(made, 3)
 
     assert audit(exercise(exercise_id), num_seeds, choose=choose).findings == ()

@@ -2,17 +2,10 @@
 
 import dataclasses
 import io
-import os
-import signal
-import subprocess
-import sys
-import time
 from typing import Any
 
-import psutil
 import pytest
 from rich.console import Console
-from support import ROOT
 
 from course.__main__ import main
 from course.audit.audit_command import show
@@ -135,38 +128,3 @@ def test_a_lesson_is_audited_from_end_to_end_and_a_finding_is_the_status(
     counts = [f"{n}/{n}" for n in (3 * num_right, num_wrong, num_mutants)]
     assert row.split()[:4] == ["l04.compare_logits", *counts]
     assert findings[0].endswith("does not: no such line") and findings[1] == "1 finding."
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
-        (["--seeds", "0"], "'0' is not a whole number of at least 1"),
-    ],
-)
-def test_a_wrong_call_is_refused(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        status: Any = main(["audit", *arguments])
-    except SystemExit as end:
-        status = end.code
-    assert status == 2
-    assert words in capsys.readouterr().err
-
-
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
-def test_ctrl_c_is_one_line_and_leaves_no_process() -> None:
-    command = [sys.executable, "-m", "course", "audit"]
-    with subprocess.Popen(
-        command, cwd=ROOT, text=True, start_new_session=True, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        until = time.monotonic() + 60
-        while not (helpers := psutil.Process(process.pid).children()):
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)  # what a terminal does
-        assert process.communicate(timeout=60)[1] == "course: stopped.\n"
-    assert process.returncode == 130
-    assert not psutil.wait_procs(helpers, timeout=60)[1]

@@ -109,25 +109,6 @@ def test_a_file_that_cannot_play_is_refused_in_a_sentence(work: Path):
 
 
 @pytest.mark.process
-def test_what_cannot_be_played_is_refused_in_a_sentence(
-    work: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(work)
-    for said, words in {
-        "there is no workload 'chess'": ("--workload", "chess"),
-        "There is no file nowhere.py": ("--file", "nowhere.py"),
-        "--plot: ": ("--plot", "x.pdf"),
-        "--seeds is 1 to 20, and this is 21": ("--seeds", "21"),
-    }.items():
-        assert contest(*words) == 2
-        error = capsys.readouterr().err
-        assert said in error and error.count("\n") == 1
-    with pytest.raises(SystemExit):
-        contest("--seed", "-1")
-    assert "'-1' is not a whole number of at least 0" in capsys.readouterr().err
-
-
-@pytest.mark.process
 def test_the_report_card_takes_each_part_in_and_out():
     def raises(*_: object) -> None:
         raise ZeroDivisionError
