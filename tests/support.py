@@ -77,7 +77,8 @@ def lend_python(course: Path, python: str) -> None:
     """Give a copied course a .venv whose Python is `python`, as if the course were installed there.
 
     Its uv and its pip note their arguments in .venv/uv.log and .venv/pip.log, and fail where there
-    is a file .venv/uv-fails or .venv/pip-fails. uv hangs where there is a .venv/uv-hangs.
+    is a file .venv/uv-fails or .venv/pip-fails. uv hangs where there is a .venv/uv-hangs. Whether
+    torch can be imported is not tried; it cannot where .venv/torch-fails says why.
     """
     venv = course / ".venv"
     (venv / "bin").mkdir(parents=True)
@@ -96,6 +97,10 @@ def write_program(path: Path, text: str) -> None:
 
 
 FAKE_PYTHON = """#!/bin/sh
+if [ "$3" = "import torch" ]; then
+    ! cat "{venv}/torch-fails" >&2 2>/dev/null
+    exit
+fi
 if [ "$2" != pip ]; then
     PYTHONPATH="{venv}/.." exec "{python}" "$@"
 fi

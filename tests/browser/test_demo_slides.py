@@ -5,7 +5,7 @@ import signal
 import sys
 
 import pytest
-from driving import at_rest, expect, live, press, violations
+from driving import JS, at_rest, expect, live, press, violations
 from launching import started
 from notebooks import STEMS
 from support import ROOT
@@ -13,47 +13,6 @@ from support import ROOT
 from course.lesson_map import find_lesson
 
 pytestmark = pytest.mark.browser
-# What of the slide shown leaves it, and every piece of its text that is smaller than 24 px. What a
-# tall picture keeps below its frame is reached by scrolling the frame, which `unreached` watches.
-MEASURE = """() => {
-    const slide = deck.getCurrentSlide(), outside = [], small = [], unreached = [];
-    const frame = slide.querySelector(".sd-picture");
-    const room = slide.getBoundingClientRect();
-    for (const each of slide.querySelectorAll("*")) {
-        if (each.closest(".notes") || !each.checkVisibility({visibilityProperty: true})) continue;
-        const at = each.getBoundingClientRect();
-        if (at.width === 0 || (each.closest(".sn-scroll, svg") && each.tagName !== "svg")) continue;
-        if (frame && frame !== each && frame.contains(each)) continue;
-        if (at.right > room.right - 30 || at.bottom > room.bottom || at.left < room.left)
-            outside.push(each.className || each.tagName);
-        if (each.scrollWidth > each.clientWidth + 1 && !["visible", "clip"].includes(
-            getComputedStyle(each).overflowX)) outside.push(`wide ${each.className}`);
-    }
-    const words = document.createTreeWalker(slide, NodeFilter.SHOW_TEXT);
-    while (words.nextNode()) {
-        const at = words.currentNode.parentElement, said = words.currentNode.textContent.trim();
-        if (!said || at.closest(".notes")) continue;
-        if (!at.checkVisibility({visibilityProperty: true})) continue;
-        const svg = at.closest("svg"), drawn = svg?.viewBox.baseVal.width;
-        const scale = drawn ? svg.getBoundingClientRect().width / drawn : at.currentCSSZoom;
-        const px = parseFloat(getComputedStyle(at).fontSize) * scale;
-        if (px < 23.9) small.push(`${said.slice(0, 30)}: ${px}`);
-    }
-    if (frame) {
-        const rest = frame.scrollHeight - frame.clientHeight;
-        const hint = slide.querySelector(".sd-more");
-        if (hint.hidden !== rest < 4) unreached.push("the hint");
-        if (frame.scrollWidth > frame.clientWidth) unreached.push("to the right");
-    }
-    return {outside, small, unreached};
-}"""
-
-# Resolves when the slide shown has been drawn, and drawn again at its size.
-DRAWN = """() => new Promise((drawn) => {
-    let frames = 4;
-    const next = () => (--frames ? requestAnimationFrame(next) : setTimeout(drawn));
-    next();
-})"""
 
 
 @pytest.fixture
@@ -213,8 +172,8 @@ def test_slides_of_a_solved_lesson_can_be_read_from_the_back_row(stem, written):
     found = {}
     for at in range(page.evaluate("deck.getTotalSlides()")):
         page.evaluate("(at) => deck.slide(at, 0, 9)", at)
-        page.evaluate(DRAWN)
-        measured = at_rest(page).evaluate(MEASURE)
+        page.evaluate(JS["SLIDE_IS_DRAWN"])
+        measured = at_rest(page).evaluate(JS["SLIDE_FAULTS"])
         if any(measured.values()):
             title = page.locator("section.present h1, section.present h2").inner_text()
             found[f"{at}: {title}"] = measured

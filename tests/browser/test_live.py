@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from driving import assert_accessible_and_not_too_wide, at_rest, expect, violations
+from driving import JS, assert_accessible_and_not_too_wide, at_rest, expect, violations
 from launching import started
 from serving import watch
 from support import ROOT
@@ -192,21 +192,6 @@ def test_hidden_texts_are_hidden_from_others_alone_and_a_reload_finds_them(hall:
     empty(hall)
 
 
-SMALLEST = """() => {
-  const main = document.querySelector("main");
-  const sizes = [];
-  const walk = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const at = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || !at.checkVisibility()) continue;
-    if (at.closest("dialog, option, .badge")) continue;
-    const size = parseFloat(getComputedStyle(at).fontSize) * main.currentCSSZoom;
-    sizes.push([size, at.outerHTML.slice(0, 90)]);
-  }
-  return sizes.filter(([size]) => size < 24);
-}"""
-
-
 def test_both_pages_are_accessible_and_the_screen_is_for_the_back_row(hall: Hall):
     press(hall, "A long prompt arrives")
     ask(hall.phones[0], "To be, or not to be")
@@ -218,7 +203,7 @@ def test_both_pages_are_accessible_and_the_screen_is_for_the_back_row(hall: Hall
         for _ in range(2):  # with the settings open, and without
             press(hall, "Settings")
             assert violations(hall.screen) == []
-            assert at_rest(hall.screen).evaluate(SMALLEST) == []
+            assert at_rest(hall.screen).evaluate(JS["SMALL_TEXTS"]) == []
     wide = at_rest(hall.screen).evaluate("[scrollX, document.documentElement.scrollWidth]")
     assert wide == [0, 1920]
     empty(hall)

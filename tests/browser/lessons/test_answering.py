@@ -11,20 +11,12 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from driving import at_rest, box, expect, in_lesson, worked_source
+from driving import JS, at_rest, box, expect, in_lesson, worked_source
 from launching import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
-TEXT_LINES = """(all) => all.filter(
-    (each) => each.checkVisibility() && each.textContent.length > 300
-).map((each) => {
-    const range = document.createRange();
-    range.selectNodeContents(each);
-    const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8)));
-    return each.textContent.length / lines.size;
-})"""
 FADES = "(element) => getComputedStyle(element).maskImage"
 
 
@@ -44,7 +36,7 @@ def test_a_lesson_s_tasks_stand_over_framed_cells_its_lines_are_short_and_a_relo
     hidden = page.locator(HIDDEN_EDITORS)
     assert hidden.count() > 20
     assert [each for each in hidden.all() if each.is_visible()] == []
-    lengths = page.locator(".markdown.prose .paragraph").evaluate_all(TEXT_LINES)
+    lengths = page.locator(".markdown.prose .paragraph").evaluate_all(JS["TEXT_LINES"])
     assert len(lengths) > 2
     assert min(lengths) > 55 and max(lengths) <= 76  # in a wide font; last lines are shorter
     page.reload()
