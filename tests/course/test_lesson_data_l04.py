@@ -62,6 +62,7 @@ def test_masks_are_drawn_whatever_was_answered():
 
 
 @pytest.mark.process
+@pytest.mark.nightly
 def test_what_lesson_4b_measures_is_what_it_says(notebooks: Notebooks):
     """A model fails when it is served as it was not trained; positions run out."""
     visit = notebooks.solved("l04b_window_quality")
