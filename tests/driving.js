@@ -187,21 +187,6 @@ const TEXT_LINES = (all) => all.filter(
     return each.textContent.length / lines.size;
 });
 
-// The columns and rows of the learner's cells, read off the drawing: [state, row, step].
-const DRAWN_CELLS = (picture) => {
-    const [block] = picture.querySelectorAll(":scope > g");
-    const middle = (rect) => +rect.getAttribute("x") + rect.getAttribute("width") / 2;
-    const steps = [...block.querySelectorAll(".sn-tl-step")].map(
-        (text) => [+text.getAttribute("x"), +text.textContent]);
-    const cells = [...block.querySelectorAll(".sn-tl-prefill, .sn-tl-decode")];
-    const top = Math.min(...cells.map((cell) => +cell.getAttribute("y")));
-    return cells.map((cell) => [
-        cell.classList.contains("sn-tl-decode") ? "decode" : "prefill",
-        Math.round((cell.getAttribute("y") - top) / 36),
-        steps.find(([x]) => Math.abs(x - middle(cell)) < 2)?.[1],
-    ]);
-};
-
 // Whether a websocket says anything: "message", or "closed" without a word.
 const SOCKET_SAYS = ([address, words]) => new Promise((answer) => {
     const socket = new WebSocket(address);

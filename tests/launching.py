@@ -10,34 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+from marimo_texts import cell, notebook, stub
 from support import run
 
-LESSON = '''import marimo
-
-__generated_with = "0.25.2"
-app = marimo.App()
-
-with app.setup:
-    import marimo as mo
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md("""
-    # {title}
-    """)
-    return
-
-
-@app.function
-def plan_step(decodes, budget):
-    """Plan one step."""
-    raise NotImplementedError
-
-
-if __name__ == "__main__":
-    app.run()
-'''
+LESSON = notebook(
+    "with app.setup:\n    import marimo as mo\n",
+    cell('mo.md("""\n# {title}\n""")'),
+    stub("plan_step", "decodes, budget", "Plan one step."),
+)
 
 NOTHING_TO_INSTALL = """[project]
 name = "serving-nanogpt"

@@ -12,7 +12,7 @@ import importlib
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from support import ROOT
 from course.attempt import Attempt
 from course.jupyter.convert import to_notebook
 from course.prediction import Withheld
-from course.publish.notebook_blocks import slide_blocks
+from course.publish.notebook_blocks import Block, slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
@@ -114,6 +114,7 @@ class Visit:
     `statuses` are the verdicts on the exercises by id; `reports` those on other functions, in the
     order of the cells, each with its misconception; `texts` is what was shown as words or tables;
     `names` are the values that cells name; `slides` is what `learn.py demo` would make of the page.
+    `unchanged` is what depends on other functions than before, and shows the same.
     """
 
     statuses: dict[str, str]
@@ -121,6 +122,7 @@ class Visit:
     texts: list[str]
     names: Mapping[str, Any]
     slides: tuple[Slide, ...]
+    unchanged: tuple[Block, ...] = ()
 
     def text(self, words: str) -> str:
         """The one output that has these words in it."""
@@ -134,11 +136,6 @@ class Visit:
             cells = re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
             rows.append([html.unescape(re.sub(r"<.*?>", "", cell)) for cell in cells])
         return {row[0]: row[1:] for row in rows}
-
-    @property
-    def pictures(self) -> list[dict[str, Any]]:
-        """The states of all pictures."""
-        return [slide.drawing.state for slide in self.slides if slide.drawing]
 
     @functools.cached_property
     def words(self) -> str:
@@ -190,8 +187,8 @@ class Notebooks:
 
         Another learner does that, who has the first one's answers.
         """
-        found, key = self._run_solved(stem), f"changed {stem}: {', '.join(functions)}"
-        return self._once(key, lambda: rerun(stem, functions, *found), is_other=True)
+        found, other = self._run_solved(stem), f"{stem}, {', '.join(functions)}"
+        return self._once(other, lambda: rerun(stem, functions, *found), other)
 
     def exported(self, stem: str) -> Exported:
         """The notebook in the course's Jupyter kernel, untouched and then answered."""
@@ -209,11 +206,11 @@ class Notebooks:
         home.mkdir(exist_ok=True)
         return self._once("kernel", lambda: self.opened.enter_context(kernel(home)))
 
-    def _once(self, key: str, make: Callable[[], Any], *, is_other: bool = False) -> Any:
+    def _once(self, key: str, make: Callable[[], Any], other: str = "") -> Any:
         if key not in self.done:
             home = self.folder / "learner"
-            if is_other:
-                home = Path(shutil.copytree(home, self.folder / f"other {len(self.done)}"))
+            if other:
+                home = Path(shutil.copytree(home, self.folder / other))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("SERVING_NANOGPT_WORK", str(home))
                 self.done[key] = make()
@@ -258,8 +255,14 @@ def rerun(
         [cell for cell, defined in graph.defines.items() if not defined & given]
         for given in (answered, kept | functions.keys())
     )
-    shown = dict(zip(first, outputs, strict=True)) | dict(zip(again, renewed, strict=True))
-    return left_behind([shown[cell] for cell in graph.defines if cell in shown], {**names, **found})
+    before, after = (
+        {cell: (output, slide_blocks("l00", [output])) for cell, output in zip(*each, strict=True)}
+        for each in ((first, outputs), (again, renewed))
+    )
+    shown = {cell: output for cell, (output, _) in (before | after).items()}
+    same = [after[cell][1] for cell in stale & before.keys() if before[cell][1] == after[cell][1]]
+    visit = left_behind([shown[cell] for cell in graph.defines if cell in shown], names | found)
+    return replace(visit, unchanged=tuple(block for blocks in same for block in blocks))
 
 
 def export(stem: str, client: "BlockingKernelClient", folder: Path) -> Exported:

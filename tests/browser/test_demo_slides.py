@@ -48,8 +48,8 @@ def number(page):
 
 @pytest.fixture(scope="module")
 def served():
-    """The address of lesson 3b's slides, from the real command."""
-    command = [sys.executable, "-m", "course", "demo", "l03b", "--no-browser", "--port", "0"]
+    """The address of lesson 2b's slides, from the real command."""
+    command = [sys.executable, "-m", "course", "demo", "l02b", "--no-browser", "--port", "0"]
     with started(command, ROOT) as (process, said):
         yield re.findall(r"http://\S+", said)[0]
         process.send_signal(signal.SIGINT)  # Ctrl-C
@@ -58,7 +58,7 @@ def served():
 
 def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(present, served):
     page = present(served, color_scheme="dark")
-    expect(page.locator("section.present h1")).to_have_text("3b · Packed batches")
+    expect(page.locator("section.present h1")).to_have_text("2b · Waiting")
     press(page, "ArrowRight", 2)
     assert number(page) == 2
     press(page, "ArrowLeft")
@@ -79,12 +79,12 @@ def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(prese
 def test_the_speakers_window_shows_notes_and_follows(present, served):
     """It opens over http alone, where windows may talk."""
     page = present(served)
-    go_to(page, "l03.p99")
+    go_to(page, "l02.priority")
     with page.expect_popup() as opened:
         page.keyboard.press("s")
     notes = opened.value.locator(".speaker-controls-notes .value")
     expect(notes).to_contain_text("They will say:")
-    expect(notes).to_contain_text("1 min")
+    expect(notes).to_contain_text("2 min")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     expect(notes).to_be_hidden()

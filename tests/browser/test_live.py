@@ -123,16 +123,11 @@ def test_prompts_stream_to_their_phones_and_the_screen_shows_the_schedule(hall: 
 @pytest.mark.nightly
 def test_what_cannot_be_served_gets_a_sentence_and_is_shown_as_text(hall: Hall):
     phone = hall.phones[0]
-    for text, words in (
-        ("<img src=x onerror=alert(1)>", "The model has never seen “<”"),
-        ("x" * 121, "The prompt has 121 characters; 120 is the most."),
-        ("   ", "The prompt is empty"),
-    ):
-        phone.get_by_label("Your prompt").fill(text)
-        phone.get_by_role("button", name="Send").click()
-        expect(phone.get_by_role("alert")).to_contain_text(words)
+    phone.get_by_label("Your prompt").fill("<img src=x onerror=alert(1)>")
+    phone.get_by_role("button", name="Send").click()
+    expect(phone.get_by_role("alert")).to_contain_text("The model has never seen “<”")
     assert phone.locator("img").count() == 0
-    expect(phone.locator("#left")).to_contain_text("3 of 120 characters")
+    expect(phone.locator("#left")).to_contain_text("28 of 120 characters")
 
 
 @pytest.mark.nightly

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import samples
-from driving import JS, at_rest, box, focus_toolbar, from_the_start, live, press, stand_at
+from driving import JS, at_rest, box, focus_toolbar, from_the_start, live, press
 from galleries import make
 
 pytestmark = pytest.mark.browser
@@ -119,16 +119,6 @@ def test_the_theme_follows_the_page_whatever_the_system_says(show):
     ):
         page.evaluate(f"document.body.{change}")
         page.wait_for_selector(f".sn[data-theme={theme}]")
-
-
-@pytest.mark.nightly
-def test_of_a_long_trace_only_what_its_window_shows_is_drawn(show):
-    trace = samples.simulated_fleet(200, 8, fifo=True)
-    page = show([make("FleetView", trace=trace, zoom=5)])
-    assert int(page.locator(".sn-scrubber").get_attribute("max")) > 5000
-    for part in (0, 0.5, 1):
-        stand_at(page, part)
-        assert 0 < page.locator(".sn-fv-picture *").count() < 1000
 
 
 # ---- groups, and being taken away ----------------------------------------------------------------

@@ -154,12 +154,12 @@ def test_another_way_to_be_right_passes(exercise_id: str, answer: Callable[..., 
         assert report.status == "passed", report.text()
 
 
-@pytest.mark.parametrize("by", [1.001, 0.999])
 @pytest.mark.parametrize("name", ["l05.edf_score", "l08.expected_tokens", "l08.speedup"])
-def test_a_number_may_be_a_rounding_away_and_not_a_thousandth(name: str, by: float) -> None:
-    rounded = checked(name, lambda *args: float(f"{worked(name)(*args):.9g}"))
-    off = checked(name, lambda *args: by * worked(name)(*args))
-    assert (rounded.status, off.status, off.passed) == ("passed", "failed", 0)
+def test_a_number_may_be_a_rounding_away_and_not_a_thousandth(name: str) -> None:
+    assert checked(name, lambda *args: float(f"{worked(name)(*args):.9g}")).status == "passed"
+    for by in (1.001, 0.999):
+        off = checked(name, lambda *args, by=by: by * worked(name)(*args))
+        assert (off.status, off.passed) == ("failed", 0)
 
 
 @pytest.mark.parametrize(
