@@ -23,10 +23,14 @@ from course import harness
 from course.calling import jobs
 from course.calling.answers import RemoteAnswer, answering
 from course.calling.channel import MOST_REPLY_BYTES, Channel, LostError
+from course.calling.errors import blame
 from course.calling.processes import START_METHOD, ForkServer, own_starter
 from course.calling.results import CallResult, Opaque
 from course.calling.spawner import Spawner
 from course.registry import exercise
+from nanogpt.policies import Policies
+from nanogpt.policies.validate_policies import ANSWERS
+from nanogpt.validate import PolicyError, validated
 
 Function = Callable[..., Any]
 process = pytest.mark.process
@@ -272,3 +276,11 @@ def test_a_job_returns_tensors_and_no_class_from_elsewhere() -> None:
     assert torch.equal(jobs.run(torch.arange, 6).view(2, 3), torch.arange(6).view(2, 3))
     with pytest.raises(jobs.RunError, match="a Fraction of fractions, which is no plain"):
         jobs.run(Fraction, 3)
+
+
+def test_a_refused_answer_is_told_in_its_own_sentence_wherever_it_was_asked_from() -> None:
+    policies = validated(Policies(choose_victim=lambda active: 7), ANSWERS)
+    with pytest.raises(PolicyError) as refused:
+        policies.choose_victim([])  # in this file, which is none of the project's packages
+    said = "choose_victim returned 7; it must be one of the running requests []"
+    assert blame(refused.value) == said
