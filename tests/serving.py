@@ -88,9 +88,11 @@ def serve(mode: str) -> Iterator[CourseServer]:
     lend_python(folder, sys.executable)
     command = [sys.executable, "learn.py", mode, "--no-browser", "--port", str(free_port())]
     environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
-    with started(command, folder, env=environment) as (_, said):
-        yield CourseServer(folder, re.findall(r"http://\S+", said)[0])
-    shutil.rmtree(folder)
+    try:
+        with started(command, folder, env=environment) as (_, said):
+            yield CourseServer(folder, re.findall(r"http://\S+", said)[0])
+    finally:
+        shutil.rmtree(folder)
 
 
 def watch(page: Page, own: str, complaints: list[str]) -> None:

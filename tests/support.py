@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -88,6 +88,14 @@ def lend_python(course: Path, python: str) -> None:
     for pin in ("serving-nanogpt==0", *Installation(course).pins("jupyter", "live", "dev")):
         name = pin.replace("==", "+").replace("-", "_").replace("+", "-")
         (packages / f"{name}.dist-info").mkdir(parents=True)
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files by their paths below a folder, which is returned."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
 
 
 def write_program(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ import shutil
 import pytest
 from answers import worked
 from marimo_texts import cell, notebook
+from support import write_files
 
 from course import progress
 from course import saved_answers as answers
@@ -46,8 +47,7 @@ def all_of_them(tokens, cached):
 
 def saved_answer(exercise_id, source):
     path = answers.answer_path(exercise_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source)
+    write_files(path.parent, {path.name: source})
 
 
 def made_with(function):

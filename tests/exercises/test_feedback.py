@@ -295,7 +295,7 @@ def test_a_report_shows_values_readably_and_what_the_shown_call_printed(
         return replace(call(self, args, **limits), stdout=f"call {len(asked) - 1}\n")
 
     monkeypatch.setattr(RemoteAnswer, "call", loud)
-    known = some([each.function for each in wrong(exercise_id)], 6)
+    known = some([each.function for each in wrong(exercise_id)], 4)
     for answer in [of_another_kind, *known]:
         asked.clear()
         report = checked(exercise_id, answer)
