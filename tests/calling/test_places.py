@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hostile import RESOURCE
+from support import write_files
 
 from course import harness
 from course.__main__ import main
@@ -53,12 +54,9 @@ def test_the_grader_goes_on_to_the_next_submission_also_without_a_sandbox(
 ) -> None:
     for name in ("_CALL_LIMIT_S", "_ALL_CALLS_LIMIT_S", "_ALL_CALLS_WALL_S"):
         monkeypatch.setattr(harness, name, getattr(harness, name) / 4)
-    handed_in = tmp_path / "in"
-    for name in ("Ada", "Ben"):
-        (handed_in / name).mkdir(parents=True)
     kills = next(each for each in RESOURCE if each.name == "kill the parent")
-    (handed_in / "Ada" / "l01.py").write_text(kills.text)
-    (handed_in / "Ben" / "l00.py").write_text(f"{HEAD}    {RIGHT}\n")
+    files = {"Ada/l01.py": kills.text, "Ben/l00.py": f"{HEAD}    {RIGHT}\n"}
+    handed_in = write_files(tmp_path / "in", files)
     out = str(tmp_path / "out")
     assert main(["grade", str(handed_in), "--out", out, "--workers", "1", "--unsafe"]) == 0
     book = (tmp_path / "out" / "gradebook.csv").read_text()

@@ -17,7 +17,7 @@ from tiers import some, tier
 from course.__main__ import main
 from course.audit.audit_command import show
 from course.audit.auditing import Audit, Count, audit
-from course.audit.mutants import mutants
+from course.audit.mutants import marked, mutants
 from course.harness import Failure
 from course.registry import exercise
 
@@ -83,6 +83,19 @@ def test_a_reason_for_what_does_not_pass_is_found_unless_it_was_not_asked_about(
     part = audit(item, 1, choose=lambda made: [m for m in made[:5] if m[0] != mutant])
     assert part.findings == (stale[1],)
     assert part.mutants is not None and part.mutants.all == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("return f(0)[0]", "return f(0)[-1]", "return f(0)[{0 => -1}]"),
+        ("if a >= b:", "if a > b:", "if a {>= => >} b:"),
+        ("if able:", "if not able:", "if {able => not able}:"),
+        ("x = 1", "pass", "{x = 1 => pass}"),
+    ],
+)
+def test_a_mutant_s_line_shows_what_changed(old: str, new: str, line: str) -> None:
+    assert marked(old, new) == line
 
 
 # --- every exercise -------------------------------------------------------------------------------

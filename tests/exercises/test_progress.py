@@ -1,6 +1,7 @@
 """Progress files: nothing is lost, a damaged file is set aside, and pristine lessons leave none."""
 
 import errno
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -165,6 +166,23 @@ def test_a_lock_left_behind_delays_and_does_not_block(work, monkeypatch, make):
     make(work / EXERCISES / ".l01.plan_step.json.lock")
     assert progress.record(report()).attempts == 1
     assert progress.record(report()).attempts == 2
+
+
+def _write_often(times):
+    progress._LOCK_WAIT_S = 60.0  # a writer that gets no turn for a second is not gone
+    for _ in range(times):
+        progress.record(report("failed"))
+
+
+@pytest.mark.process
+def test_two_notebooks_at_once_lose_no_write():
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_often, args=(20,)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert progress.load("l01.plan_step").attempts == 40
 
 
 def test_a_change_is_seen_and_the_newest_answer_known_by_a_clock_that_was_put_back(work):
