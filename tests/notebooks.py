@@ -210,7 +210,7 @@ class Notebooks:
         if key not in self.done:
             home = self.folder / "learner"
             if other:
-                home = Path(shutil.copytree(home, self.folder / other))
+                home = Path(shutil.copytree(home, self.folder / other, dirs_exist_ok=True))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("SERVING_NANOGPT_WORK", str(home))
                 self.done[key] = make()
