@@ -260,8 +260,10 @@ def rerun(
         for each in ((first, outputs), (again, renewed))
     )
     shown = {cell: output for cell, (output, _) in (before | after).items()}
-    same = [after[cell][1] for cell in stale & before.keys() if before[cell][1] == after[cell][1]]
-    visit = left_behind([shown[cell] for cell in graph.defines if cell in shown], names | found)
+    again_shown = stale & before.keys() & after.keys()
+    same = [after[cell][1] for cell in again_shown if before[cell][1] == after[cell][1]]
+    shown_now = [shown[cell] for cell in graph.defines if cell in shown]
+    visit = left_behind(shown_now, {**names, **found})
     return replace(visit, unchanged=tuple(block for blocks in same for block in blocks))
 
 
