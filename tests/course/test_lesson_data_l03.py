@@ -10,6 +10,7 @@ from notebooks import Notebooks
 from course.lesson_data import l03_batch, l03_exhibits, l03b_packing
 from course.lesson_data.l01_chunks import SOLILOQUY
 from nanogpt import Engine, EngineConfig, Policies, Request, encode, load_model
+from nanogpt.figures.drawing import points_of
 from nanogpt.policies import fusing
 from solutions.l03b_packing._blocks import partial
 
@@ -79,6 +80,19 @@ def test_a_merge_is_one_softmax_over_the_keys_of_all_blocks_even_where_a_head_se
         torch.testing.assert_close(out[1:], wanted)
         assert (out[0].tolist(), total[0]) == ([0.0] * 5, 0.0)
         torch.testing.assert_close(top[1:] + total[1:].log(), scores[1:].logsumexp(1))
+
+
+@pytest.mark.process
+def test_merges_are_drawn_beside_one_softmax_and_a_broken_one_is_said(exact):
+    chart = l03b_packing.merge_chart(
+        exact, attempted("l03.merge_attention", worked("l03.merge_attention"))
+    )
+    mine, right = ([points_of(line) for line in axes.get_lines()] for axes in chart.axes)
+    assert len(mine) == len(right) == 4
+    for ours, theirs in zip(mine, right, strict=True):
+        assert [y for _, y in ours] == pytest.approx([y for _, y in theirs])
+    broken = attempted("l03.merge_attention", lambda *blocks: None)
+    assert "its check says why" in l03b_packing.merge_chart(exact, broken)
 
 
 CLOCKS = l03b_packing.MACHINES.items()
