@@ -1,6 +1,5 @@
 """Right and wrong answers to every exercise, as the tests take them."""
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,12 +49,6 @@ def attempted(exercise_id: str, function: Callable[..., Any] | None = None) -> A
     """An attempt that has failed, whatever the function; not started without one."""
     status = "not_started" if function is None else "failed"
     return Attempt(Report(exercise_id, status, (), 0, ""), function)
-
-
-@functools.cache
-def report_on(exercise_id: str, answer: Callable[..., Any], seed: int = 0) -> Report:
-    """What the check says of it in this process: checked once, however many tests ask."""
-    return exercise(exercise_id).check(answer, seed=seed)
 
 
 # Read from the text of the solutions: importing them would take longer than collecting tests.

@@ -1,42 +1,23 @@
 """learn.py run as a learner runs it: a process of its own, in a copy of the course."""
 
 import contextlib
+import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+from marimo_texts import cell, notebook, stub
 from support import run
 
-LESSON = '''import marimo
-
-__generated_with = "0.25.2"
-app = marimo.App()
-
-with app.setup:
-    import marimo as mo
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md("""
-    # {title}
-    """)
-    return
-
-
-@app.function
-def plan_step(decodes, budget):
-    """Plan one step."""
-    raise NotImplementedError
-
-
-if __name__ == "__main__":
-    app.run()
-'''
+LESSON = notebook(
+    "with app.setup:\n    import marimo as mo\n",
+    cell('mo.md("""\n# {title}\n""")'),
+    stub("plan_step", "decodes, budget", "Plan one step."),
+)
 
 NOTHING_TO_INSTALL = """[project]
 name = "serving-nanogpt"
@@ -55,6 +36,26 @@ def write_lesson(course: Path, stem: str, text: str) -> None:
 
 def learn(course: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return run([sys.executable, "learn.py", *arguments], cwd=course, **options)
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], cwd: Path, until: str = r"http://\S+", **options: object
+) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    """A program that runs and has said something with this pattern; its words up to there."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=cwd, **pipes, **options) as process:
+        assert process.stdout
+        said = ""
+        try:
+            while not re.search(until, said):
+                line = process.stdout.readline()
+                assert line, f"it ended without {until}: {said}"
+                said += line
+            yield process, said
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 60) -> None:

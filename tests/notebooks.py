@@ -1,7 +1,8 @@
 """The lessons' notebooks, each run once for all tests that ask for it.
 
-Every lesson is run with all exercises answered and its museum as it is shipped; one with a museum
-also has it repaired. In a Jupyter kernel a notebook is run untouched, and then answered.
+Every lesson is run with all exercises answered and its museum as it is shipped. From there on
+other functions take the place of an answer or of an exhibit, and what depends on them runs again.
+In a Jupyter kernel a notebook is run untouched, and then answered.
 """
 
 import contextlib
@@ -9,8 +10,9 @@ import functools
 import html
 import importlib
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ from support import ROOT
 from course.attempt import Attempt
 from course.jupyter.convert import to_notebook
 from course.prediction import Withheld
-from course.publish.notebook_blocks import slide_blocks
+from course.publish.notebook_blocks import Block, slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
@@ -112,6 +114,7 @@ class Visit:
     `statuses` are the verdicts on the exercises by id; `reports` those on other functions, in the
     order of the cells, each with its misconception; `texts` is what was shown as words or tables;
     `names` are the values that cells name; `slides` is what `learn.py demo` would make of the page.
+    `unchanged` is what depends on other functions than before, and shows the same.
     """
 
     statuses: dict[str, str]
@@ -119,6 +122,7 @@ class Visit:
     texts: list[str]
     names: Mapping[str, Any]
     slides: tuple[Slide, ...]
+    unchanged: tuple[Block, ...] = ()
 
     def text(self, words: str) -> str:
         """The one output that has these words in it."""
@@ -174,7 +178,17 @@ class Notebooks:
 
     def repaired(self, stem: str) -> Visit:
         """All exercises answered, and then the museum repaired."""
-        return self._once(f"repaired {stem}", lambda: repair(stem, *self._run_solved(stem)))
+        right = {exhibit: worked(f"{stem[:3]}.{name}") for exhibit, name, _ in MUSEUMS[stem]}
+        right |= WITHOUT_EXERCISE.get(stem, {})
+        return self.changed(stem, right)
+
+    def changed(self, stem: str, functions: Mapping[str, Callable[..., Any]]) -> Visit:
+        """All exercises answered, and then these functions in the place of those of their names.
+
+        Another learner does that, who has the first one's answers.
+        """
+        found, other = self._run_solved(stem), f"{stem}, {', '.join(functions)}"
+        return self._once(other, lambda: rerun(stem, functions, *found), other)
 
     def exported(self, stem: str) -> Exported:
         """The notebook in the course's Jupyter kernel, untouched and then answered."""
@@ -192,10 +206,13 @@ class Notebooks:
         home.mkdir(exist_ok=True)
         return self._once("kernel", lambda: self.opened.enter_context(kernel(home)))
 
-    def _once(self, key: str, make: Callable[[], Any]) -> Any:
+    def _once(self, key: str, make: Callable[[], Any], other: str = "") -> Any:
         if key not in self.done:
+            home = self.folder / "learner"
+            if other:
+                home = Path(shutil.copytree(home, self.folder / other, dirs_exist_ok=True))
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("SERVING_NANOGPT_WORK", str(self.folder / "learner"))
+                patch.setenv("SERVING_NANOGPT_WORK", str(home))
                 self.done[key] = make()
         return self.done[key]
 
@@ -216,26 +233,38 @@ def left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
     )
 
 
-def repair(stem: str, outputs: Sequence[Any], names: Mapping[str, Any]) -> Visit:
-    """What depends on an exhibit runs again, and so do the cells that define nothing."""
-    right = {exhibit: worked(f"{stem[:3]}.{name}") for exhibit, name, _ in MUSEUMS[stem]}
-    right |= WITHOUT_EXERCISE.get(stem, {})
+def rerun(
+    stem: str,
+    functions: Mapping[str, Callable[..., Any]],
+    outputs: Sequence[Any],
+    names: Mapping[str, Any],
+) -> Visit:
+    """What depends on these functions runs again, and so do the cells that define nothing."""
     answered = {item.name for item in lesson_exercises(stem)}
     graph = Dependencies()
     cells = to_notebook((ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"))["cells"]
     for place, cell in enumerate(cells[1:]):  # the setup cell is first and has no output
         graph.add(str(place), "" if cell["cell_type"] == "markdown" else cell["source"])
-    changed = {cell for cell, defined in graph.defines.items() if defined & right.keys()}
+    changed = {cell for cell, defined in graph.defines.items() if defined & functions.keys()}
     stale = changed.union(*map(graph.dependents, changed))
     kept = {name for cell in graph.defines.keys() - stale for name in graph.defines[cell]}
     app = importlib.import_module(f"lessons.{stem}").app
-    renewed, found = app.run(defs={**{name: names[name] for name in kept}, **right})
+    given_again = {name: names[name] for name in kept & names.keys()}
+    renewed, found = app.run(defs=given_again | dict(functions))
     first, again = (
         [cell for cell, defined in graph.defines.items() if not defined & given]
-        for given in (answered, kept | right.keys())
+        for given in (answered, kept | functions.keys())
     )
-    shown = dict(zip(first, outputs, strict=True)) | dict(zip(again, renewed, strict=True))
-    return left_behind([shown[cell] for cell in graph.defines if cell in shown], {**names, **found})
+    before, after = (
+        {cell: (output, slide_blocks("l00", [output])) for cell, output in zip(*each, strict=True)}
+        for each in ((first, outputs), (again, renewed))
+    )
+    shown = {cell: output for cell, (output, _) in (before | after).items()}
+    again_shown = stale & before.keys() & after.keys()
+    same = [after[cell][1] for cell in again_shown if before[cell][1] == after[cell][1]]
+    shown_now = [shown[cell] for cell in graph.defines if cell in shown]
+    visit = left_behind(shown_now, {**names, **found})
+    return replace(visit, unchanged=tuple(block for blocks in same for block in blocks))
 
 
 def export(stem: str, client: "BlockingKernelClient", folder: Path) -> Exported:

@@ -13,54 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from driving import at_rest
+from driving import JS, at_rest
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession, Page
-
-# Every word that is seen, with a block of its colour in its place; `paint(mode)` shows the page as
-# it is ("words"), with the blocks ("blocks"), or with neither ("bare"; a halo stays).
-_PREPARE = """() => {
-    const seen = (text) => text.textContent.trim() && text.checkVisibility(
-        { opacityProperty: true, visibilityProperty: true, contentVisibilityAuto: true });
-    const words = [...document.querySelectorAll(".sn svg text")].filter(seen);
-    const places = words.map((text) => {
-        const frame = text.closest("svg").getBoundingClientRect();
-        const clip = text.closest(".sn-scroll")?.getBoundingClientRect() ?? frame;
-        const at = text.getBoundingClientRect();
-        const left = Math.max(at.left, clip.left, frame.left);
-        const right = Math.min(at.right, clip.right, frame.right);
-        const root = text.closest(".sn");
-        return {
-            left: left + scrollX, right: right + scrollX, top: at.top + scrollY,
-            bottom: at.bottom + scrollY, words: text.textContent,
-            where: `${root.className} .${text.getAttribute("class")}`,
-        };
-    });
-    const blocks = words.map((text) => {
-        const block = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-        const { x, y, width, height } = text.getBBox();
-        const style = getComputedStyle(text);
-        for (const [name, value] of Object.entries({ x, y, width, height })) {
-            block.setAttribute(name, value);
-        }
-        const turned = text.getAttribute("transform");
-        if (turned) block.setAttribute("transform", turned);
-        block.style.cssText = `fill: ${style.fill}; fill-opacity: ${style.fillOpacity};`
-            + `opacity: ${style.opacity}; stroke: none; visibility: hidden; transition: none`;
-        text.after(block);
-        return block;
-    });
-    window.paint = (mode) => words.forEach((text, at) => {
-        text.style.fillOpacity = mode === "words" ? "" : "0";
-        blocks[at].style.visibility = mode === "blocks" ? "visible" : "hidden";
-    });
-    window.unpaint = () => {
-        window.paint("words");
-        blocks.forEach((block) => block.remove());
-    };
-    return places;
-}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +33,7 @@ def words_of(page: Page) -> list[Word]:
 
     Of a text's pixels the least legible twentieth is left out: a hairline that crosses a letter.
     """
-    places = at_rest(page).evaluate(_PREPARE)
+    places = at_rest(page).evaluate(JS["PAINTABLE"])
     if not places:
         return []
     camera = page.context.new_cdp_session(page)

@@ -11,8 +11,6 @@ import functools
 import os
 import re
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import pytest
 from driving import Lesson, expect
+from launching import free_port, started
 from support import ROOT, copy_course, lend_python
 
 from course.launcher.doctor import is_temporary
@@ -88,35 +86,13 @@ def serve(mode: str) -> Iterator[CourseServer]:
     folder = Path(tempfile.mkdtemp(dir=SAVED))
     copy_course(folder)
     lend_python(folder, sys.executable)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    command = [sys.executable, "learn.py", mode, "--no-browser", "--port", str(free_port())]
     environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
-    process = subprocess.Popen(
-        [sys.executable, "learn.py", mode, "--no-browser", "--port", str(port)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-    )
     try:
-        yield CourseServer(folder, _address(process))
+        with started(command, folder, env=environment) as (_, said):
+            yield CourseServer(folder, re.findall(r"http://\S+", said)[0])
     finally:
-        process.terminate()
-        process.communicate(timeout=30)
         shutil.rmtree(folder)
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    said: list[str] = []
-    assert process.stdout
-    for line in process.stdout:
-        said.append(line)
-        found = re.search(r"http://\S+", line)
-        if found:
-            return found[0]
-    pytest.fail(f"the course did not open: {''.join(said)}")
 
 
 def watch(page: Page, own: str, complaints: list[str]) -> None:

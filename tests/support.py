@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,7 +77,8 @@ def lend_python(course: Path, python: str) -> None:
     """Give a copied course a .venv whose Python is `python`, as if the course were installed there.
 
     Its uv and its pip note their arguments in .venv/uv.log and .venv/pip.log, and fail where there
-    is a file .venv/uv-fails or .venv/pip-fails. uv hangs where there is a .venv/uv-hangs.
+    is a file .venv/uv-fails or .venv/pip-fails. uv hangs where there is a .venv/uv-hangs. Whether
+    torch can be imported is not tried; it cannot where .venv/torch-fails says why.
     """
     venv = course / ".venv"
     (venv / "bin").mkdir(parents=True)
@@ -89,6 +90,14 @@ def lend_python(course: Path, python: str) -> None:
         (packages / f"{name}.dist-info").mkdir(parents=True)
 
 
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files by their paths below a folder, which is returned."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
 def write_program(path: Path, text: str) -> None:
     """Write a program that can be run."""
     path.write_text(text)
@@ -96,6 +105,10 @@ def write_program(path: Path, text: str) -> None:
 
 
 FAKE_PYTHON = """#!/bin/sh
+if [ "$3" = "import torch" ]; then
+    ! cat "{venv}/torch-fails" >&2 2>/dev/null
+    exit
+fi
 if [ "$2" != pip ]; then
     PYTHONPATH="{venv}/.." exec "{python}" "$@"
 fi

@@ -1,21 +1,13 @@
 """Lessons in app mode, where no code is on the page: to be read, predicted and looked at."""
 
 import pytest
-from driving import Lesson, assert_accessible, assert_fits, assert_stands_out, at_rest, expect
+from driving import JS, Lesson, assert_accessible, assert_fits, assert_stands_out, at_rest, expect
 from support import ROOT
 
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
-
-SELECTORS_WITH_HAS = """() => {
-  const inside = (rules) => [...rules].flatMap((rule) => [
-    ...(rule.selectorText?.includes(":has(") ? [rule.selectorText] : []),
-    ...inside(rule.cssRules ?? []),
-  ]);
-  return [...document.styleSheets].flatMap((sheet) => inside(sheet.cssRules));
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +31,7 @@ def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_ser
     label = "card => getComputedStyle(card, '::after').content"
     yours = page.locator("[data-yours]").all()
     assert {at_rest(each).evaluate(label) for each in yours} <= {"none"}
-    assert at_rest(page).evaluate(SELECTORS_WITH_HAS) == [":root:has(> body.dark)"]
+    assert at_rest(page).evaluate(JS["SELECTORS_WITH_HAS"]) == [":root:has(> body.dark)"]
     lesson = Lesson(page, stem)
     lesson.show_answer(questions.first.get_attribute("data-key"))
     expect(page.locator(".sn").last).to_be_attached()

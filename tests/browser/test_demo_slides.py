@@ -2,58 +2,17 @@
 
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
-from driving import at_rest, expect, live, press, violations
+from driving import JS, at_rest, expect, live, press, violations
+from launching import started
 from notebooks import STEMS
 from support import ROOT
 
 from course.lesson_map import find_lesson
 
 pytestmark = pytest.mark.browser
-# What of the slide shown leaves it, and every piece of its text that is smaller than 24 px. What a
-# tall picture keeps below its frame is reached by scrolling the frame, which `unreached` watches.
-MEASURE = """() => {
-    const slide = deck.getCurrentSlide(), outside = [], small = [], unreached = [];
-    const frame = slide.querySelector(".sd-picture");
-    const room = slide.getBoundingClientRect();
-    for (const each of slide.querySelectorAll("*")) {
-        if (each.closest(".notes") || !each.checkVisibility({visibilityProperty: true})) continue;
-        const at = each.getBoundingClientRect();
-        if (at.width === 0 || (each.closest(".sn-scroll, svg") && each.tagName !== "svg")) continue;
-        if (frame && frame !== each && frame.contains(each)) continue;
-        if (at.right > room.right - 30 || at.bottom > room.bottom || at.left < room.left)
-            outside.push(each.className || each.tagName);
-        if (each.scrollWidth > each.clientWidth + 1 && !["visible", "clip"].includes(
-            getComputedStyle(each).overflowX)) outside.push(`wide ${each.className}`);
-    }
-    const words = document.createTreeWalker(slide, NodeFilter.SHOW_TEXT);
-    while (words.nextNode()) {
-        const at = words.currentNode.parentElement, said = words.currentNode.textContent.trim();
-        if (!said || at.closest(".notes")) continue;
-        if (!at.checkVisibility({visibilityProperty: true})) continue;
-        const svg = at.closest("svg"), drawn = svg?.viewBox.baseVal.width;
-        const scale = drawn ? svg.getBoundingClientRect().width / drawn : at.currentCSSZoom;
-        const px = parseFloat(getComputedStyle(at).fontSize) * scale;
-        if (px < 23.9) small.push(`${said.slice(0, 30)}: ${px}`);
-    }
-    if (frame) {
-        const rest = frame.scrollHeight - frame.clientHeight;
-        const hint = slide.querySelector(".sd-more");
-        if (hint.hidden !== rest < 4) unreached.push("the hint");
-        if (frame.scrollWidth > frame.clientWidth) unreached.push("to the right");
-    }
-    return {outside, small, unreached};
-}"""
-
-# Resolves when the slide shown has been drawn, and drawn again at its size.
-DRAWN = """() => new Promise((drawn) => {
-    let frames = 4;
-    const next = () => (--frames ? requestAnimationFrame(next) : setTimeout(drawn));
-    next();
-})"""
 
 
 @pytest.fixture
@@ -89,18 +48,17 @@ def number(page):
 
 @pytest.fixture(scope="module")
 def served():
-    """The address of lesson 3b's slides, from the real command."""
-    command = [sys.executable, "-m", "course", "demo", "l03b", "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        yield next(found[0] for line in process.stdout if (found := re.search(r"http\S+", line)))
+    """The address of lesson 2b's slides, from the real command."""
+    command = [sys.executable, "-m", "course", "demo", "l02b", "--no-browser", "--port", "0"]
+    with started(command, ROOT) as (process, said):
+        yield re.findall(r"http://\S+", said)[0]
         process.send_signal(signal.SIGINT)  # Ctrl-C
-        process.communicate(timeout=30)
-    assert process.returncode == 0
+        assert process.wait(30) == 0
 
 
 def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(present, served):
     page = present(served, color_scheme="dark")
-    expect(page.locator("section.present h1")).to_have_text("3b · Packed batches")
+    expect(page.locator("section.present h1")).to_have_text("2b · Waiting")
     press(page, "ArrowRight", 2)
     assert number(page) == 2
     press(page, "ArrowLeft")
@@ -121,12 +79,12 @@ def test_keys_turn_the_slides_which_break_no_rule_and_are_light_everywhere(prese
 def test_the_speakers_window_shows_notes_and_follows(present, served):
     """It opens over http alone, where windows may talk."""
     page = present(served)
-    go_to(page, "l03.p99")
+    go_to(page, "l02.priority")
     with page.expect_popup() as opened:
         page.keyboard.press("s")
     notes = opened.value.locator(".speaker-controls-notes .value")
     expect(notes).to_contain_text("They will say:")
-    expect(notes).to_contain_text("1 min")
+    expect(notes).to_contain_text("2 min")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     expect(notes).to_be_hidden()
@@ -214,8 +172,8 @@ def test_slides_of_a_solved_lesson_can_be_read_from_the_back_row(stem, written):
     found = {}
     for at in range(page.evaluate("deck.getTotalSlides()")):
         page.evaluate("(at) => deck.slide(at, 0, 9)", at)
-        page.evaluate(DRAWN)
-        measured = at_rest(page).evaluate(MEASURE)
+        page.evaluate(JS["SLIDE_IS_DRAWN"])
+        measured = at_rest(page).evaluate(JS["SLIDE_FAULTS"])
         if any(measured.values()):
             title = page.locator("section.present h1, section.present h2").inner_text()
             found[f"{at}: {title}"] = measured

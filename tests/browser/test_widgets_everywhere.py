@@ -3,6 +3,7 @@
 import pytest
 from driving import (
     COLOURS,
+    JS,
     TOO_FAR,
     assert_accessible_and_not_too_wide,
     assert_no_text_is_cut_off,
@@ -19,22 +20,6 @@ from tiers import some
 
 pytestmark = pytest.mark.browser
 
-# What reaches out of its widget although nothing between the two scrolls. Words on an SVG may lie
-# in its label's room.
-OUTSIDE = """() => [...document.querySelectorAll(".sn")].flatMap((root) => {
-    const edge = root.getBoundingClientRect();
-    const scrolls = (each) => {
-        for (let box = each.parentElement; box && box !== root; box = box.parentElement) {
-            if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return true;
-        }
-        return false;
-    };
-    const out = [...root.querySelectorAll("*")].filter((each) =>
-        each.getBoundingClientRect().right > edge.right + 0.5 && !scrolls(each)
-        && getComputedStyle(each).position !== "absolute");
-    if (root.scrollWidth > root.clientWidth) out.push(root);
-    return out.map((each) => `${root.className}: ${each.tagName} ${each.getAttribute("class")}`);
-})"""
 WITH_OTHER_STOPS = {"basics", "drafts", "fusing"}  # grids, sliders and questions
 
 
@@ -72,7 +57,7 @@ def test_nothing_breaks_an_accessibility_rule_or_the_page_s_width_in_either_them
         if part is not None:
             stand_at(page, part)
         assert_accessible_and_not_too_wide(page)
-        assert at_rest(page).evaluate(OUTSIDE) == []
+        assert at_rest(page).evaluate(JS["OUT_OF_WIDGET"]) == []
         assert_no_text_is_cut_off(page)
         in_light = shapes(page)
         turn(page, "dark")
@@ -81,15 +66,6 @@ def test_nothing_breaks_an_accessibility_rule_or_the_page_s_width_in_either_them
         turn(page, "light")
 
 
-DOORS = """() => {
-    const main = document.querySelector("main");
-    for (const [id, put] of [["before", "prepend"], ["after", "append"]]) {
-        const door = document.createElement("button");
-        door.id = id;
-        main[put](door);
-    }
-    document.getElementById("before").focus();
-}"""
 HEIGHT = "document.documentElement.scrollHeight"
 FOCUSED = "document.activeElement.id || document.activeElement.closest('.widget')?.id"
 
@@ -99,7 +75,7 @@ FOCUSED = "document.activeElement.id || document.activeElement.closest('.widget'
 def test_tab_goes_through_every_widget_and_out_again_and_each_is_whole_at_other_widths(show, name):
     widgets = gallery(name)
     page = show(widgets, width=390)
-    page.evaluate(DOORS)
+    page.evaluate(JS["DOORS"])
     pictures = {f"widget-{at}" for at, each in enumerate(widgets) if each.has_trait("start")}
     for key, door in (("Tab", "after"), ("Shift+Tab", "before")):
         visited = []
@@ -115,14 +91,10 @@ def test_tab_goes_through_every_widget_and_out_again_and_each_is_whole_at_other_
     for width in (320, 1400):  # 320 is a laptop's page at a zoom of 400 %
         page.set_viewport_size({"width": width, "height": 800})
         stand_at(page, 0.7)
-        assert at_rest(page).evaluate(OUTSIDE) == []
+        assert at_rest(page).evaluate(JS["OUT_OF_WIDGET"]) == []
         assert at_rest(page).evaluate(TOO_FAR) <= 0
 
 
-# Takes away what no player moves: it looks the same wherever players stand.
-LEAVE_WHAT_MOVES = """(all) => all
-    .filter((each) => !each.querySelector(".sn-toolbar .sn-travel .sn-scrubber"))
-    .forEach((each) => each.closest(".widget").remove())"""
 LEAST_CONTRAST = 4.5  # of text of ordinary size: WCAG 2.2, 1.4.3
 
 
@@ -138,7 +110,7 @@ def test_the_words_of_pictures_stand_out_from_what_is_painted_behind_them(show, 
             stand_at(page, part)
         found = words_of(page)
         if part is None:
-            page.locator(".sn").evaluate_all(LEAVE_WHAT_MOVES)
+            page.locator(".sn").evaluate_all(JS["LEAVE_WHAT_MOVES"])
         seen += len(found)
         faint |= {
             (word.where, word.words, part, round(word.contrast, 2))

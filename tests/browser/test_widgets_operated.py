@@ -93,13 +93,6 @@ def test_a_token_finds_its_way_through_the_layers(show):
     assert "\nToken 27 lies 20 back, and acts through 3 layers" in live(page)
 
 
-def test_a_pool_and_its_tree_open_where_a_block_is_first_shared(show):
-    page = show([make("BlockPool"), make("PrefixTree")])
-    pool, tree = page.locator(".sn-block-pool"), page.locator(".sn-prefix-tree")
-    assert pool.locator(".sn-bp-count").all_text_contents() == ["×2"] * 4
-    assert tree.locator(".sn-pt-shared").count() == 4
-
-
 # ---- deadlines, fleets, preempted passes, drafts -------------------------------------------------
 
 

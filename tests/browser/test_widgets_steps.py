@@ -4,7 +4,7 @@ import re
 
 import pytest
 import samples
-from driving import at_rest, box, focus_toolbar, from_the_start, live, press, stand_at
+from driving import JS, at_rest, box, focus_toolbar, from_the_start, live, press
 from galleries import make
 
 pytestmark = pytest.mark.browser
@@ -121,16 +121,6 @@ def test_the_theme_follows_the_page_whatever_the_system_says(show):
         page.wait_for_selector(f".sn[data-theme={theme}]")
 
 
-@pytest.mark.nightly
-def test_of_a_long_trace_only_what_its_window_shows_is_drawn(show):
-    trace = samples.simulated_fleet(200, 8, fifo=True)
-    page = show([make("FleetView", trace=trace, zoom=5)])
-    assert int(page.locator(".sn-scrubber").get_attribute("max")) > 5000
-    for part in (0, 0.5, 1):
-        stand_at(page, part)
-        assert 0 < page.locator(".sn-fv-picture *").count() < 1000
-
-
 # ---- groups, and being taken away ----------------------------------------------------------------
 
 
@@ -164,28 +154,7 @@ def test_a_widget_that_is_taken_away_leaves_nothing_behind_and_listens_no_more(s
 
     widget = make(kind, **({"group": "a"} if kind == "KVBudget" else {}))
     left = show([]).evaluate(
-        """async ([source, state]) => {
-            let listening = 0;
-            const watched = (original, change) => (type, ...rest) => {
-                if (type === "serving-nanogpt-step") listening += change;
-                return original.call(window, type, ...rest);
-            };
-            window.addEventListener = watched(window.addEventListener, 1);
-            window.removeEventListener = watched(window.removeEventListener, -1);
-            const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-            const { default: widget } = await import(address);
-            const calls = new Set();
-            const model = {
-                get: (name) => state[name], set() {}, save_changes() {},
-                on: (name, call) => calls.add(call), off: (name, call) => calls.delete(call),
-            };
-            const el = document.createElement("div");
-            document.body.append(el);
-            const cleanup = widget.render({ model, el });
-            const before = listening + calls.size + el.children.length;
-            cleanup();
-            return [before > 1, listening, calls.size, el.children.length];
-        }""",
+        JS["TAKEN_AWAY"],
         [widget._esm, state(widget)],
     )
     assert left == [True, 0, 0, 0]

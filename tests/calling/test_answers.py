@@ -5,6 +5,7 @@ import io
 import pickle
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -16,14 +17,20 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from launching import wait_for
+from launching import running, wait_for
 
 from course import harness
 from course.calling import jobs
 from course.calling.answers import RemoteAnswer, answering
 from course.calling.channel import MOST_REPLY_BYTES, Channel, LostError
+from course.calling.errors import blame
+from course.calling.processes import START_METHOD, ForkServer, own_starter
 from course.calling.results import CallResult, Opaque
+from course.calling.spawner import Spawner
 from course.registry import exercise
+from nanogpt.policies import Policies
+from nanogpt.policies.validate_policies import ANSWERS
+from nanogpt.validate import PolicyError, validated
 
 Function = Callable[..., Any]
 process = pytest.mark.process
@@ -149,6 +156,35 @@ def test_a_check_that_comes_to_no_end_with_a_result_is_stopped(
     wait_for(lambda: threading.active_count() == 1, "the end of every thread")
 
 
+# --- the processes --------------------------------------------------------------------------------
+
+
+@process
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is but one way")
+def test_the_environment_says_how_this_process_starts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for method, kind in (("fork server", ForkServer), ("spawn", Spawner)):
+        monkeypatch.setenv(START_METHOD, method)
+        made = own_starter.__wrapped__()
+        made.close()
+        assert isinstance(made, kind)
+
+
+@process
+def test_they_end_with_the_one_that_asks(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    text = (
+        "import os, psutil\nfrom course.calling.processes import ForkServer\n"
+        "from course.calling.spawner import Spawner\n"
+        "both = ForkServer(), Spawner()\nopen_ = [each.start() for each in both]\n"
+        "pids = [str(each.pid) for each in psutil.Process().children(recursive=True)]\n"
+        f"open({str(note)!r}, 'w').write(' '.join(pids))\nos.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=False)
+    pids = [int(pid) for pid in note.read_text().split()]
+    assert len(pids) == 3
+    wait_for(lambda: not running(pids), "the end of all processes")
+
+
 # --- malformed replies ----------------------------------------------------------------------------
 
 REPLY = {"value": 1, "args_after": None, "error": None, "generator": None, "stdout": ""}
@@ -240,3 +276,11 @@ def test_a_job_returns_tensors_and_no_class_from_elsewhere() -> None:
     assert torch.equal(jobs.run(torch.arange, 6).view(2, 3), torch.arange(6).view(2, 3))
     with pytest.raises(jobs.RunError, match="a Fraction of fractions, which is no plain"):
         jobs.run(Fraction, 3)
+
+
+def test_a_refused_answer_is_told_in_its_own_sentence_wherever_it_was_asked_from() -> None:
+    policies = validated(Policies(choose_victim=lambda active: 7), ANSWERS)
+    with pytest.raises(PolicyError) as refused:
+        policies.choose_victim([])  # in this file, which is none of the project's packages
+    said = "choose_victim returned 7; it must be one of the running requests []"
+    assert blame(refused.value) == said

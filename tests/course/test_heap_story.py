@@ -95,12 +95,6 @@ def test_an_answer_that_is_no_heap_ends_the_story_in_a_sentence():
     assert "the removal returned {1: 'a'}; it must be a dict of whole numbers" in story["error"]
 
 
-def test_a_function_that_raises_ends_the_story():
-    story = heap_story([("pop",)], lambda heap, _: heap[0])
-    assert story["steps"] == []
-    assert "raised IndexError" in story["error"]
-
-
 @pytest.mark.process
 def test_a_function_that_ends_its_process_leaves_a_story_that_says_so():
     def ends(*_):

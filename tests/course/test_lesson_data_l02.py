@@ -3,7 +3,6 @@
 from itertools import groupby
 
 import pytest
-from answers import attempted
 from notebooks import ROOT
 
 from course.lesson_data import l02_exhibits, l02_scheduler, l02b_waiting
@@ -13,19 +12,6 @@ from nanogpt.policies import queueing
 from nanogpt.recorded_texts import RecordedTexts
 
 pytestmark = pytest.mark.process  # learners' functions run in one of their own
-
-
-def test_the_heap_is_ranked_by_the_learners_key_and_by_the_reference_where_that_fails():
-    def reversed_key(policy, request):
-        return (-request.priority, request.arrival_time)
-
-    unwritten = l02_scheduler.queue_of(attempted("l02.sort_key"))
-    mine = l02_scheduler.queue_of(attempted("l02.sort_key", reversed_key))
-    broken = l02_scheduler.queue_of(attempted("l02.sort_key", lambda policy, request: None))
-    assert unwritten[1] == broken[1] == "Ranked by the reference's sort_key"
-    assert unwritten[0] == broken[0]
-    assert mine[1] == "Ranked by your sort_key"
-    assert mine[0][0]["entry"]["key"] == [-2, 0]
 
 
 def test_romeo_is_computed_again_and_its_text_stays():
@@ -77,13 +63,6 @@ def test_a_scheduler_without_one_half_breaks_its_budget_as_the_lesson_s_table_sa
     assert computed[:2] == [(48, 418), (46, 723)]
 
 
-def test_the_twins_run_under_the_learner_s_rule_and_the_reference_s_until_it_is_written():
-    mine = l02_exhibits.your_twins(attempted("l02.choose_victim", l02_exhibits.oldest))
-    assert mine == l02_exhibits.twins(l02_exhibits.oldest)
-    unwritten = l02_exhibits.your_twins(attempted("l02.choose_victim"))
-    assert unwritten == l02_exhibits.twins(queueing.choose_victim)
-
-
 def test_a_priority_that_only_sorts_the_queue_changes_nothing_under_inversion(notebooks):
     found = notebooks.solved("l02b_waiting").names["found"]
     assert l02b_waiting.times(found, "inversion", "priority") == "×1.00"
@@ -101,15 +80,3 @@ def test_under_strict_priority_latency_grows_with_the_stream(notebooks):
     assert ends["ageing, 20 steps a level"] == [30, 46, 54, 54]
     assert ends["ageing, 5 steps a level"] == [22] * 4
     assert ends["FCFS"] == [14] * 4
-
-
-def test_ageing_is_the_learners_where_it_runs_and_the_reference_s_until_it_is_written():
-    mine = l02b_waiting.patience(
-        attempted("l02.aged_key", lambda request, rate: (request.priority,))
-    )
-    assert points_of([*named_curves(mine[0]).values()][1])[-1] == (40, 166)
-    assert mine[1].startswith("Ageing ranks by your `aged_key`.\n")
-    broken = l02b_waiting.patience(attempted("l02.aged_key", lambda request, rate: None))
-    assert broken[1].startswith("A run with your `aged_key` failed")
-    unwritten = l02b_waiting.patience(attempted("l02.aged_key"))
-    assert unwritten[1].startswith("Ageing ranks by the reference's `aged_key`: yours is not")

@@ -1,7 +1,6 @@
 """Behind lessons 5 and 5b: what they draw of any answer, and the numbers in their prose."""
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,11 @@ from course.lesson_data.l05_policy import (
     passes,
     simulated,
     sweep,
-    your_slack,
 )
 from course.lesson_data.l05_victims import (
     SHARED_PASS,
     small_loads,
     under_load,
-    victim_decisions,
 )
 from course.lesson_data.l05b_ladder import recorded_cells, rows_at_load, yours_by_load
 from nanogpt.figures.drawing import curves, named_curves, points_of
@@ -34,7 +31,6 @@ from nanogpt.slo.variants import (
     LADDER,
     PROGRESS,
     SEEN,
-    SUSPENDED,
     UNPREEMPTED,
     doomed_pair,
 )
@@ -126,28 +122,6 @@ def test_the_prose_says_what_the_ladder_recorded():
 # ---- any answer ----------------------------------------------------------------------------------
 
 
-def test_slack_is_drawn_by_the_learners_function_or_not_at_all():
-    cases = your_slack(attempted("l05.slack", policy.slack))
-    runner, waiter = ([each["slack_us"] for each in case["moments"]] for case in cases)
-    assert runner == [20_000] * 5
-    assert waiter == [20_000, 10_000, 0, -10_000, -20_000]
-    assert "Once you have written" in your_slack(attempted("l05.slack"))
-    assert "cannot be drawn" in your_slack(attempted("l05.slack", lambda *_: "soon"))
-
-
-def test_the_eight_moments_are_decided_by_the_learners_function():
-    for answer in (policy.select_victim, None):
-        decisions = victim_decisions(attempted("l05.select_victim", answer))
-        assert [each["victim"] for each in decisions] == [1, None, None, 1, None, None, 2, None]
-    for odd in (lambda *_: 1 / 0, lambda candidate, *_: candidate.id, lambda _, runs, *__: runs[0]):
-        assert victim_decisions(attempted("l05.select_victim", odd)) is None, "none of them runs"
-
-
-def without_rule_1(candidate, running, margin):
-    mortal = [replace(each, num_preemptions=0) for each in running]
-    return policy.select_victim(candidate, mortal, margin)
-
-
 def by_margin_alone(candidate, running, margin):
     first, *_, last = sorted([*running, *running], key=lambda each: -each.edf_score)
     return last.id if candidate.edf_score > margin * first.edf_score else None
@@ -166,21 +140,6 @@ def test_a_run_that_goes_on_for_ever_or_fails_ends_in_a_sentence():
     ]  # fmt: skip
     broken = simulated(REPORT_AND_VOICE, BATCHED, slack=lambda *_: 1 / 0)
     assert broken.startswith("**The run stopped:** ") and "ZeroDivisionError" in broken
-
-
-def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():
-    load = two_tier_load(seed=0, requests_per_s=6, duration_s=10)
-    variants = (UNPREEMPTED, BATCHED, SUSPENDED)
-    said = under_load(load, {"slack": attempted("l05.slack", policy.slack)}, variants)
-    assert said.startswith("In these runs `slack` came from you. ")
-    assert said.count("like the reference") == 3
-    attempts = {
-        "slack": attempted("l05.slack"),
-        "select_victim": attempted("l05.select_victim", without_rule_1),
-    }
-    said = under_load(load, attempts, variants)
-    assert "`select_victim` came from you and `slack` from the reference." in said
-    assert "differs first in pass" in said
 
 
 CHARGES_ALL = """\

@@ -86,16 +86,6 @@ def test_what_is_held_is_counted_once_however_many_tables_name_it():
 
 
 @pytest.mark.process
-def test_a_part_that_fails_is_said_in_place_of_a_table():
-    def allocate(*_):
-        raise KeyError("oops")
-
-    for table in (measured.sixteen_table, measured.preempted_table):
-        said = table(Policies(allocate=allocate), "yours")
-        assert said.startswith("**The run stopped early:** your allocate raised KeyError")
-
-
-@pytest.mark.process
 def test_a_preempted_request_finds_its_blocks_again(notebooks: Notebooks):
     """All runs preempt as often; the one that shares computes less than half of it again."""
     rows = notebooks.solved("l07_blocks").table("blocks of 8, not shared")

@@ -21,6 +21,8 @@ from nanogpt import Engine, EngineConfig, Policies, load_model
 from nanogpt.clock import WallClock
 from nanogpt.server import ServerPolicies
 
+pytestmark = pytest.mark.process
+
 NAMES = ("admission_control", "stream_delta", "on_disconnect")
 NONE_EARLIER = LoadedPolicies(Policies(), {"plan_step": "reference", "admit": "yours"}, "")
 
@@ -51,7 +53,6 @@ def two_clients(make: Any, policies: ServerPolicies) -> Served[list[Answer]]:
 # ---- a served engine -----------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_what_a_wrong_stream_sends_is_what_its_clients_read() -> None:
     wrong = attempts(stream_delta=lambda committed, sent, is_done: ["x"])
     served = two_clients(make_engine(), with_attempts(ServerPolicies(), wrong))
@@ -60,7 +61,6 @@ def test_what_a_wrong_stream_sends_is_what_its_clients_read() -> None:
     assert "**1 of 5 policies are yours.** The" in l10_served.whose_policies(wrong, NONE_EARLIER)
 
 
-@pytest.mark.process
 def test_a_request_is_aborted_when_its_client_leaves_unless_the_function_keeps_it() -> None:
     for function, is_kept in ((lambda state, i: state, True), (worked("l10.on_disconnect"), False)):
         policies = with_attempts(ServerPolicies(), attempts(on_disconnect=function))
@@ -69,7 +69,6 @@ def test_a_request_is_aborted_when_its_client_leaves_unless_the_function_keeps_i
         assert (num_tokens == "60") is is_kept
 
 
-@pytest.mark.process
 def test_a_policy_that_fails_is_named_beside_the_texts() -> None:
     def broken(*_: Any) -> Any:
         raise KeyError("plan")
@@ -83,7 +82,6 @@ def test_a_policy_that_fails_is_named_beside_the_texts() -> None:
     assert "raised KeyError" in l10_served.curl_answer(make_engine(Policies(plan_step=broken)))
 
 
-@pytest.mark.process
 def test_a_policy_that_ends_its_process_is_told_to_every_client() -> None:
     policies = ServerPolicies(stream_delta=lambda *_: os._exit(0))
     served = two_clients(make_engine(), policies)
@@ -94,7 +92,6 @@ def test_a_policy_that_ends_its_process_is_told_to_every_client() -> None:
     assert isinstance(ending, str) and l10_load.load_chart(ending) == ending
 
 
-@pytest.mark.process
 def test_a_server_stands_on_an_edited_page_and_ends_with_it(monkeypatch, tmp_path) -> None:
     standing = l10_served.standing(make_engine(), ServerPolicies())
     assert standing.url == "" and "learn.py" in standing._repr_html_()
@@ -121,7 +118,6 @@ def test_a_server_stands_on_an_edited_page_and_ends_with_it(monkeypatch, tmp_pat
 # ---- the load sweep ------------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_the_load_sweep_shows_what_lesson_10_says_of_it() -> None:
     unlimited, closed = l10_load.open_loop(), l10_load.closed_loop()
     limited = l10_load.limited(worked("l10.admission_control"))
@@ -143,7 +139,6 @@ def test_a_p99_of_160_requests_depends_on_the_seed() -> None:
 # ---- the museum ----------------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_an_exhibit_that_is_no_answer_ends_with_words() -> None:
     for rule in (lambda *_: None, lambda *_: 1 / 0):
         for story in (l10_exhibits.sent_twice, l10_exhibits.freed_in_mid_step):

@@ -26,6 +26,8 @@ from nanogpt.preemption import races
 from nanogpt.preemption.monitor import write_step
 from nanogpt.preemption.runner import Runner
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def exact() -> GPT:
@@ -35,7 +37,6 @@ def exact() -> GPT:
 # ---- the checks ----------------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_a_check_names_the_misconception_of_each_exhibit_without_a_card():
     exhibits = [
         ("l01.chunk_mask", l01_chunks.unmasked_later, "all_true"),
@@ -52,8 +53,7 @@ def test_a_check_names_the_misconception_of_each_exhibit_without_a_card():
         assert (report.status, report.misconception) == ("failed", misconception), name
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("stem", MUSEUMS)
+@pytest.mark.parametrize("stem", some(MUSEUMS, 3))
 def test_the_cards_of_a_museum_turn_green_when_its_exhibits_are_repaired(stem, notebooks):
     exercises = [(f"{stem[:3]}.{name}", key) for _, name, key in MUSEUMS[stem]]
     broken, whole = notebooks.solved(stem).reports, notebooks.repaired(stem).reports
@@ -89,7 +89,6 @@ def test_tokens_recorded_along_the_active_spoil_texts_only_under_priority(exact)
 # ---- lesson 4 ------------------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_one_eviction_per_call_holds_more_than_is_counted_until_it_is_repaired(notebooks, exact):
     over, kept = (
         visit("l04_sliding_window").names["overdrawn"]
@@ -115,7 +114,6 @@ def as_recorded(words: str) -> str:
     return re.sub(r"(?<=step )\d+|\d+(?=ms for )", "n", words)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("race", some(sorted(l06_races.RACES), 2))
 def test_a_race_in_real_processes_ends_as_it_was_recorded(race: str):
     with Runner(2, timeout_s=8.0) as runner:
@@ -148,7 +146,6 @@ EXHIBITS = {
 }
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("name", some(EXHIBITS, 3))
 def test_an_exhibit_of_blocks_spoils_just_these_texts_until_it_is_repaired(name: str, exact: GPT):
     run, spoiled = EXHIBITS[name]
@@ -169,7 +166,6 @@ def test_an_exhibit_of_blocks_spoils_just_these_texts_until_it_is_repaired(name:
 # ---- lessons 8 and 9 -----------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_the_exhibits_of_speculation_are_broken_until_they_are_repaired(notebooks: Notebooks):
     shipped, repaired = notebooks.solved("l08_speculation"), notebooks.repaired("l08_speculation")
     # K/V of rejected tokens spoils the text and lowers the acceptance rate.
@@ -189,7 +185,6 @@ def test_the_exhibits_of_speculation_are_broken_until_they_are_repaired(notebook
     assert first == second
 
 
-@pytest.mark.process
 def test_an_engine_that_keeps_the_tokens_of_a_preempted_request_sends_none_twice(monkeypatch):
     monkeypatch.setattr(l10_exhibits, "start_over", requeue)
     newest_only = importlib.import_module("lessons.l10_capstone").send_newest_token
@@ -203,7 +198,6 @@ def rolled_back_by(visit: Visit) -> tuple[str, list[list[int]], int]:
     return text, numbers, int(re.findall(r"(\d+) passes\.", text)[0])
 
 
-@pytest.mark.process
 def test_the_exhibit_of_the_fleet_is_broken_until_it_is_repaired(notebooks: Notebooks):
     shipped, repaired = notebooks.solved("l09_fleet"), notebooks.repaired("l09_fleet")
     for visit, verdict, order in (

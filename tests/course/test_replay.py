@@ -31,20 +31,17 @@ RUN = replays(
 
 
 @pytest.mark.process
-def test_a_run_is_made_in_the_child_and_its_prints_are_relayed_up_to_a_limit(capsys):
+def test_a_run_is_made_in_the_child():
     asked: list[Any] = []
 
     def plan_step(*offer):
         asked.append(offer)
-        print("x" * 20_000)  # noqa: T201
         assert lazy.torch.ones(1) == 1  # as a lesson's setup cell names torch
         return planning.plan_step(*offer)
 
     trace = RUN(Policies(plan_step=Policy(plan_step)))
     assert trace == RUN.reference
     assert asked == []
-    out = capsys.readouterr().out
-    assert 50_000 <= len(out) < 50_100 and out.endswith("(the rest was cut)\n")
 
 
 @pytest.mark.process

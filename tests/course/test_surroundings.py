@@ -10,6 +10,7 @@ import pytest
 from jupyter_kernel import Page, kernel
 from marimo_texts import cell, notebook, stub
 from notebooks import EMPTIED
+from support import write_files
 from tiers import some
 
 from course import progress
@@ -148,10 +149,8 @@ def later() -> str:
 
 
 def graded(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
-    for number, text in enumerate(texts.values()):
-        place = folder / "class" / f"s{number}" / "l01_chunked_prefill.py"
-        place.parent.mkdir(parents=True)
-        place.write_text(text)
+    files = {f"s{n}/l01_chunked_prefill.py": text for n, text in enumerate(texts.values())}
+    write_files(folder / "class", files)
     out = ["--out", str(folder / "out"), "--lesson", "l01", "--seed", "5", "--workers", "1"]
     main(["grade", str(folder / "class"), *out])
     found = [json.loads(path.read_text()) for path in (folder / "out" / "records").glob("*.json")]

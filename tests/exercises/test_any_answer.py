@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers import IDS, Wrong, report_on, worked, wrong
+from answers import IDS, worked
 from support import ROOT
 from tiers import some
 
@@ -84,20 +84,7 @@ def test_a_task_is_the_stub_s_with_a_right_case_worked_by_hand(exercise_id: str)
 
 
 @pytest.mark.process
-def test_feedback_is_a_few_sentences_and_a_small_counterexample() -> None:
-    answers: list[Wrong] = [each for exercise_id in IDS for each in wrong(exercise_id)]
-    for each in some(answers, 200):
-        report = report_on(each.exercise, each.function)
-        assert report.idea.endswith((".", ".)")) and report.idea.count(". ") <= 2, report.idea
-        assert len(report.idea) <= 240, report.idea
-        rows = dict(report.example)
-        assert {"input", "expected", "got"} <= rows.keys() or {"before", "after"} <= rows.keys()
-        assert rows.get("expected") != rows.get("got", "nothing"), report.text()
-        assert all(len(text) <= 400 for text in rows.values())
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("exercise_id", some(IDS, 14))
+@pytest.mark.parametrize("exercise_id", some(IDS, 8))
 def test_an_answer_that_never_answers_is_told_so(
     exercise_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +107,7 @@ def test_an_answer_that_never_answers_is_told_so(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("exercise_id", some(IDS, 14))
+@pytest.mark.parametrize("exercise_id", some(IDS, 8))
 def test_junk_fails_with_a_sentence_and_no_report_is_long(exercise_id: str) -> None:
     right, check = worked(exercise_id), exercise(exercise_id).check
     whole = [*JUNK, *HUGE]

@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 from answers import worked
+from marimo_texts import cell, notebook
+from support import write_files
 
 from course import progress
 from course import saved_answers as answers
@@ -45,8 +47,7 @@ def all_of_them(tokens, cached):
 
 def saved_answer(exercise_id, source):
     path = answers.answer_path(exercise_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source)
+    write_files(path.parent, {path.name: source})
 
 
 def made_with(function):
@@ -136,53 +137,24 @@ def test_predictions_and_hints_come_back_as_they_were_left():
 
 # --- with its helpers --------------------------------------------------------------------------
 
-HELPED = """\
-import marimo
+BELOW = """_one = 1
 
-app = marimo.App()
-
-with app.setup:
-    import numpy as np
-    from nanogpt.policies import Policies
-
-    from course.attempt import attempt
-
-
-@app.cell
-def _():
-    SHIFT = 1 - 1
-    return (SHIFT,)
-
-
-@app.cell
-def _(SHIFT):
-    _one = 1
-
-    def below(rows, columns, shift):
-        return np.tril(np.ones((rows, columns)), shift * _one + SHIFT)
-
-    return (below,)
-
-
-@app.cell
-def _(below):
-    import torch
-
-    def chunk_mask(past, new):
-        return torch.from_numpy(below(new, past + new, past) == 1)
-
-    return (chunk_mask,)
-
-
-@app.cell
-def _(chunk_mask):
-    attempt("l01.chunk_mask", lambda: chunk_mask)
-    return
-
-
-if __name__ == "__main__":
-    app.run()
+def below(rows, columns, shift):
+    return np.tril(np.ones((rows, columns)), shift * _one + SHIFT)
 """
+OF_TORCH = """import torch
+
+def chunk_mask(past, new):
+    return torch.from_numpy(below(new, past + new, past) == 1)
+"""
+HELPED = notebook(
+    "with app.setup:\n    import numpy as np\n    from nanogpt.policies import Policies\n\n"
+    "    from course.attempt import attempt\n",
+    cell("SHIFT = 1 - 1", gives="(SHIFT,)"),
+    cell(BELOW, takes="SHIFT", gives="(below,)"),
+    cell(OF_TORCH, takes="below", gives="(chunk_mask,)"),
+    cell('attempt("l01.chunk_mask", lambda: chunk_mask)', takes="chunk_mask"),
+)
 
 
 def shown_by(path, text):

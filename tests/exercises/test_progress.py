@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from answers import worked
+from support import write_files
 
 from course import progress, saved_answers
 from course.__main__ import main
@@ -30,11 +31,6 @@ def report(status="passed", exercise="l01.plan_step"):
     return Report(exercise, status, ("a",), int(status == "passed"), "", seconds=0.25)
 
 
-def put(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 def test_once_passed_stays_passed_while_the_newest_status_is_told(work):
     progress.record(report("not_started"), new_attempt=False)  # which leaves no file
     assert progress.load("l01.plan_step") is None
@@ -52,8 +48,7 @@ def test_once_passed_stays_passed_while_the_newest_status_is_told(work):
     "text", ["{", "[1, 2]", "\x00", "[" * 100_000, '{"status": 3, "attempts": "many"}']
 )
 def test_a_damaged_file_is_set_aside_and_said_so(work, text):
-    path = work / EXERCISES / "l01.plan_step.json"
-    put(path, text)
+    path = write_files(work / EXERCISES, {"l01.plan_step.json": text}) / "l01.plan_step.json"
     assert progress.load("l01.plan_step") is None
     assert progress.record(report()).attempts == 1
     (kept,) = path.parent.glob("*.broken-*")
@@ -130,7 +125,7 @@ def test_a_file_that_windows_holds_for_a_moment_is_waited_for(work, monkeypatch,
 @pytest.mark.parametrize("place", ["", "progress", EXERCISES])
 def test_a_file_in_a_folders_place_is_said_with_what_to_do(work, monkeypatch, place):
     monkeypatch.setenv("SERVING_NANOGPT_WORK", str(work / "learner"))
-    put(work / "learner" / place, "")
+    write_files(work, {str(Path("learner", place)): ""})
     note = save_attempt(report(), None)
     assert note.startswith("Your progress could not be saved: ")
     assert note.endswith(": move it away.")
@@ -213,7 +208,7 @@ def test_a_key_that_is_no_file_name_is_refused():
 @pytest.mark.parametrize("choice", ["true", "NaN", "1e999", "1" + "0" * 400, '"a"', "null"])
 def test_a_prediction_that_is_no_choice_is_asked_again(work, choice):
     text = f'{{"choice": {choice}, "committed_at": "2026-01-01"}}'
-    put(work / "progress" / "predictions" / "l00.test.json", text)
+    write_files(work, {"progress/predictions/l00.test.json": text})
     assert not predict("l00.test", "Which?", ["a", "b"], 0, "It is a.").committed
 
 

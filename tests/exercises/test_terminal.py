@@ -1,12 +1,12 @@
 """The course in the terminal and its map, on notebook files as learners leave them."""
 
 import re
-import subprocess
+import shlex
 import sys
 
 import pytest
 from moodle_class import notebook_of
-from support import ROOT, run
+from support import ROOT, call, run
 
 from course.__main__ import main
 from course.calling.loading import load
@@ -145,24 +145,52 @@ def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
         ][0]
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("content", "argv", "sentence"),
-    [
-        (None, ["l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
-        (None, ["l00"], "open the course once to get your copy"),
-        (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
-        (b"", ["l00", "nothing"], "l00 has: next_inputs, cached_attention, finish_steps"),
-        (b"\xff\xfe\x00", ["l00"], "l00_kv_cache.py is UTF-16 text: save it as UTF-8."),
-    ],
-)
-def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, learner_folder, capsys):
-    if content is not None:
-        learner_folder.mkdir()
-        (learner_folder / "l00_kv_cache.py").write_bytes(content)
-    assert main(["check", *argv]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error and error.count("\n") == 1
+WRONG_CALLS = {  # of the course, in an empty folder
+    "check l77": "There is no lesson 'l77'; the lessons are: l00_kv_cache",
+    "check l00": "open the course once to get your copy",
+    "check l00 --file nowhere.py": "There is no file nowhere.py",
+    "check l00 nothing": "l00 has: next_inputs, cached_attention, finish_steps",
+    "check l01.foo": "There is no exercise 'l01.foo'; l01 has: chunk_size, chunk_mask",
+    "task l02.aged_kye": "There is no exercise 'l02.aged_kye'; did you mean l02b.aged_key?",
+    "hint l77.plan_step": "There is no lesson 'l77'; the lessons are: l00_kv_cache",
+    "audit l77": "There is no lesson 'l77'; the lessons are: l00_kv_cache",
+    "audit --seeds 0": "'0' is not a whole number of at least 1",
+    "contest --workload chess": "there is no workload 'chess'",
+    "contest --file nowhere.py": "There is no file nowhere.py",
+    "contest --plot x.pdf": "--plot: ",
+    "contest --seeds 21": "--seeds is 1 to 20, and this is 21",
+    "contest --seed -1": "'-1' is not a whole number of at least 0",
+    "demo l77": "There is no lesson 'l77'; the lessons are: l00_kv_cache",
+    "demo live --export out.html": "--export writes a lesson's slides",
+    "demo live --host 'no such host'": "no such host, port 2720, cannot be listened at: ",
+    "demo l03 --port -1": "'-1' is not a whole number from 0 to 65535",
+    "demo l03 --port 65536": "'65536' is not a whole number from 0 to 65535",
+}
+
+
+def test_a_wrong_call_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words, sentence in WRONG_CALLS.items():
+        status, out, error = call(main, *shlex.split(words))
+        assert status == 2 and (out == "" or words.startswith("contest")), words
+        assert sentence in error.splitlines()[-1], error
+        assert error.startswith("usage: ") or error.count("\n") == 1, error
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_ctrl_c_is_one_line(monkeypatch):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("course.__main__.show_progress", interrupted)
+    assert call(main, "progress") == (130, "", "course: stopped.\n")
+
+
+def test_a_file_that_is_no_text_is_said(learner_folder):
+    learner_folder.mkdir()
+    (learner_folder / "l00_kv_cache.py").write_bytes(b"\xff\xfe\x00")
+    status, _, error = call(main, "check", "l00")
+    assert status == 2 and error.endswith("l00_kv_cache.py is UTF-16 text: save it as UTF-8.\n")
 
 
 def test_what_the_machine_refuses_is_said_in_one_sentence(tmp_path, capsys, monkeypatch):
@@ -209,20 +237,6 @@ def test_every_exercise_is_found_by_any_of_its_names_and_only_there():
                 find_lesson(item.id)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "sentence"),
-    [
-        ("l01.foo", "There is no exercise 'l01.foo'; l01 has: chunk_size, chunk_mask"),
-        ("l02.aged_kye", "There is no exercise 'l02.aged_kye'; did you mean l02b.aged_key?"),
-        ("l77.plan_step", "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
-    ],
-)
-def test_a_wrong_exercise_is_called_one_and_a_wrong_lesson_a_lesson(wanted, sentence, capsys):
-    for command in ("check", "task", "hint"):
-        assert main([command, wanted]) == 2
-        assert sentence in capsys.readouterr().err
-
-
 def test_a_task_and_its_hints_show_in_the_terminal_as_on_the_page(capsys, learner_folder):
     for item in exercises():
         assert main(["task", item.id]) == 0
@@ -243,26 +257,19 @@ def test_the_overview_starts_at_lesson_0_and_names_what_a_lesson_builds_on():
     assert "Lesson 4b ·" in html and "builds on lesson 4 ·" in html
 
 
+SETUP_CELL = """import sys, course.overview
+from course.attempt import attempt, exhibit
+from course.lazy import torch
+from course.prediction import after, hints, predict
+from course.task import task
+assert not {'torch', 'numpy', 'course.checks'} & set(sys.modules)
+assert torch.arange(2).tolist() == [0, 1]
+assert (torch.nn.functional.__name__, torch.__name__) == ('torch.nn.functional', 'torch')"""
+
+
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "program",
-    [
-        "import sys, course.__main__, course.overview; assert 'torch' not in sys.modules",
-        # What a lesson's setup cell imports.
-        "import sys\n"
-        "from course.attempt import attempt, exhibit\n"
-        "from course.lazy import torch\n"
-        "from course.prediction import after, hints, predict\n"
-        "from course.task import task\n"
-        "assert not {'torch', 'numpy', 'course.checks'} & set(sys.modules)\n"
-        "assert torch.arange(2).tolist() == [0, 1]\n"
-        "assert (torch.nn.functional.__name__, torch.__name__) == ('torch.nn.functional', 'torch')",
-    ],
-    ids=["the map", "a setup cell"],
-)
-def test_no_more_is_imported_than_is_needed(program):
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    assert done.stderr == ""
+def test_a_setup_cell_imports_no_more_than_is_needed():
+    assert run([sys.executable, "-c", SETUP_CELL], cwd=ROOT).stderr == ""
 
 
 @pytest.mark.process

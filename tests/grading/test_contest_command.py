@@ -14,6 +14,8 @@ from course.leaderboard.contest_tables import card_sentence, contest_table
 from course.leaderboard.own_policies import card_of, find_own, read_policies
 from course.saved_answers import answer_path
 
+pytestmark = pytest.mark.process
+
 SHORTEST = """\
 from random import *
 
@@ -53,7 +55,6 @@ def contest(*words: object) -> int:
     return main(["contest", "--workload", "documents", "--seeds", "1", *map(str, words)])
 
 
-@pytest.mark.process
 def test_with_nothing_passed_the_reference_plays_and_it_says_so(work: Path, capsys: Any):
     assert contest() == 0
     said = capsys.readouterr().out
@@ -63,7 +64,6 @@ def test_with_nothing_passed_the_reference_plays_and_it_says_so(work: Path, caps
     assert rows == [["reference", "12", "12"], ["mine", "12", "12"]]
 
 
-@pytest.mark.process
 def test_a_file_of_parts_plays_and_comes_before_passed_answers(work: Path, capsys: Any):
     path = answer_path("l01.plan_step")
     path.parent.mkdir(parents=True)
@@ -92,7 +92,6 @@ def test_a_file_of_parts_plays_and_comes_before_passed_answers(work: Path, capsy
     assert said["report_card"] == [brought]
 
 
-@pytest.mark.process
 def test_a_file_that_cannot_play_is_refused_in_a_sentence(work: Path):
     for text, words in (
         (
@@ -108,26 +107,6 @@ def test_a_file_that_cannot_play_is_refused_in_a_sentence(work: Path):
         assert words in str(caught.value)
 
 
-@pytest.mark.process
-def test_what_cannot_be_played_is_refused_in_a_sentence(
-    work: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(work)
-    for said, words in {
-        "there is no workload 'chess'": ("--workload", "chess"),
-        "There is no file nowhere.py": ("--file", "nowhere.py"),
-        "--plot: ": ("--plot", "x.pdf"),
-        "--seeds is 1 to 20, and this is 21": ("--seeds", "21"),
-    }.items():
-        assert contest(*words) == 2
-        error = capsys.readouterr().err
-        assert said in error and error.count("\n") == 1
-    with pytest.raises(SystemExit):
-        contest("--seed", "-1")
-    assert "'-1' is not a whole number of at least 0" in capsys.readouterr().err
-
-
-@pytest.mark.process
 def test_the_report_card_takes_each_part_in_and_out():
     def raises(*_: object) -> None:
         raise ZeroDivisionError
@@ -145,7 +124,6 @@ def test_the_report_card_takes_each_part_in_and_out():
         assert "With assign_tokens a run fails: " in said and "With plan_step" not in said
 
 
-@pytest.mark.process
 def test_a_notebook_gets_the_same_as_markdown():
     said = contest_table({"plan_step": shortest_first()}, ["documents"])
     assert said.startswith("| documents | seed 0 | all |\n| --- | ---: | ---: |\n| FCFS | 6 | 6 |")

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import psutil
 import pytest
 from hostile import RIGHT, body
-from support import need_sandbox
+from support import need_sandbox, write_files
 
 from course.__main__ import main
 from course.calling.sandbox import SandboxError
@@ -122,11 +122,8 @@ def test_a_batch_keeps_the_seed_that_it_drew(tmp_path: Path) -> None:
 
 def handed_in(folder: Path, texts: Sequence[str]) -> Path:
     """A folder of submissions, a student's folder for each text."""
-    for number, text in enumerate(texts):
-        path = folder / f"student {number:02}" / f"{LESSON}.py"
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-    return folder
+    named = {f"student {number:02}/{LESSON}.py": text for number, text in enumerate(texts)}
+    return write_files(folder, named)
 
 
 @contextlib.contextmanager

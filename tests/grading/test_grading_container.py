@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hostile import RIGHT, body
-from support import ROOT, write_program
+from support import ROOT, write_files, write_program
 
 from course.__main__ import main
 from course.grading.container import ENGINES
@@ -56,10 +56,8 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engines:
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    path = tmp_path / "a, class" / "Ada" / "l01_chunked_prefill.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(body(RIGHT))
-    return ["grade", str(path.parents[1]), "--out", str(tmp_path / "marks"), "--container"]
+    class_ = write_files(tmp_path / "a, class", {"Ada/l01_chunked_prefill.py": body(RIGHT)})
+    return ["grade", str(class_), "--out", str(tmp_path / "marks"), "--container"]
 
 
 def after(options: list[str], option: str) -> list[str]:

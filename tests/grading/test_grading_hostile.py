@@ -151,22 +151,19 @@ def test_a_function_that_ends_its_process_costs_no_other_exercise_a_mark(
 def test_no_answer_is_blamed_when_the_sandbox_is_killed_beneath_it(
     server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed as the answer is read, and amid the questions; one that is killed each time is."""
-    exchange, count = Channel.exchange, itertools.count(1)
-
-    def kill_at(times: Any, channel: Channel, *message: Any, **options: Any) -> Reply:
-        if next(count) in times:
-            server._warm.process.kill()
-            server._warm.process.wait()
-            select.select([channel._end], [], [], 60)  # the answer's process ends with it
-        return exchange(channel, *message, **options)
-
-    for times in ([1], [10]):
+    """Killed amid the questions; one that is killed twice, as it is read, is blamed."""
+    exchange = Channel.exchange
+    for killed_at, status in (([10], "passed"), ([1, 2], "crashed")):
         count = itertools.count(1)
-        monkeypatch.setattr(
-            Channel, "exchange", lambda *a, times=times, **options: kill_at(times, *a, **options)
-        )
-        assert status_of(RIGHT, server) == "passed"
-    always = range(10**9)
-    monkeypatch.setattr(Channel, "exchange", lambda *a, **options: kill_at(always, *a, **options))
-    assert status_of(RIGHT, server) == "crashed"
+
+        def kill_at(
+            channel: Channel, *message: Any, times: Any = killed_at, n: Any = count, **options: Any
+        ) -> Reply:
+            if next(n) in times:
+                server._warm.process.kill()
+                server._warm.process.wait()
+                select.select([channel._end], [], [], 60)  # the answer's process ends with it
+            return exchange(channel, *message, **options)
+
+        monkeypatch.setattr(Channel, "exchange", kill_at)
+        assert status_of(RIGHT, server) == status

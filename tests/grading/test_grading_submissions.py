@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from moodle_class import notebook_of as cells
+from support import write_files
 from tiers import examples
 
 from course.grading.handed_in import zips
@@ -32,11 +33,8 @@ ANSWER = "def chunk_size(budget, num_decodes, remaining):\n    return 1\n"
 
 
 def put(folder: Path, files: Mapping[str, str | bytes], at: float = 1_000_000_000) -> Path:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.utime(path, (at, at))
+    for name in files:
+        os.utime(write_files(folder, {name: files[name]}) / name, (at, at))
     return folder
 
 

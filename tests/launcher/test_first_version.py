@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import ROOT
-from tiers import examples
+from tiers import examples, some
 
 from course import __main__ as commands
 from course import progress
@@ -60,7 +60,7 @@ def test_update_carries_counts_and_lists_every_answer_and_loses_nothing(
     assert old.update() == []
     passed = {e.id for e in exercises() if (p := progress.load(e.id)) and p.ever_passed}
     assert passed == {e.id for e in exercises()} - NEW
-    for item in exercises():
+    for item in some(exercises(), 20):
         text = (old.work / f"{item.lesson}.py").read_text()
         with own_starter().start() as channel:
             is_passed = item.check_text(text, channel).status == "passed"

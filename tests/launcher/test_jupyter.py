@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marimo_texts import cell, function, notebook, stub
 from support import ROOT
 from tiers import some
 
@@ -171,44 +172,14 @@ def test_a_full_disk_is_said(folder: Folder, monkeypatch):
     assert folder.file.read_text() == LESSON
 
 
-CELLS = """import marimo
-
-app = marimo.App()
-
-
-@app.cell
-def _():
-    from course.attempt import attempt
-    return (attempt,)
-
-
-@app.function
-def later(values, first):
-    return values[first:]
-
-
-@app.function
-def next_inputs(tokens, cached):
-    raise NotImplementedError
-
-
-@app.cell
-def _(attempt):
-    attempt("l00.next_inputs", lambda: next_inputs)
-    return
-
-
-@app.cell
-def _():
-    later("abc", 1)
-    return
-
-
-@app.cell
-def _():
-    "nothing before it"
-    return
-"""
+CELLS = notebook(
+    cell("from course.attempt import attempt", gives="(attempt,)"),
+    function("later", "    return values[first:]", "values, first"),
+    stub("next_inputs", "tokens, cached"),
+    cell('attempt("l00.next_inputs", lambda: next_inputs)', takes="attempt"),
+    cell('later("abc", 1)'),
+    cell('"nothing before it"'),
+)
 
 
 @pytest.mark.process

@@ -1,6 +1,7 @@
 """learn.py opens the course: its address, its token, its port, its end."""
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import family, free_port, listening
+from launching import family, free_port, listening, started
 from support import write_program
 
 from course.launcher import host, server
@@ -23,7 +24,7 @@ from course.launcher.failure import Failure
 from course.launcher.marimo_hooks import light_styles, page_guard, quiet_reconnect
 from course.launcher.server import choose_host, choose_port, serve
 
-Opener = Callable[..., tuple["subprocess.Popen[str]", str, str]]
+Opener = Callable[..., tuple["subprocess.Popen[str]", str]]
 
 
 def test_the_course_is_opened_by_a_name_of_its_own_where_browsers_resolve_it(monkeypatch):
@@ -135,34 +136,22 @@ def test_a_server_that_does_not_start_is_said(tmp_path: Path, capsys, monkeypatc
 
 @pytest.fixture
 def opened(course: Path) -> Iterator[Opener]:
-    """Open a course and return (learn.py's process, what it said, the address)."""
-    processes: list[subprocess.Popen[str]] = []
+    """Open a course and return (learn.py's process, the address)."""
+    with contextlib.ExitStack() as stack:
 
-    def open_course(*arguments: str) -> "tuple[subprocess.Popen[str], str, str]":
-        command = [sys.executable, "learn.py", *arguments, "--no-browser"]
-        process = subprocess.Popen(
-            command, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        processes.append(process)
-        assert process.stdout and process.stderr
-        said = ""
-        for line in process.stdout:
-            said += line
-            address = re.search(r"http://(course-\w{8}\.localhost)(:\S+)", line)
-            if address:  # browsers find the name by themselves, Python does not
-                return process, said, f"http://127.0.0.1{address[2]}"
-        raise AssertionError(said + process.stderr.read())
+        def open_course(*arguments: str) -> "tuple[subprocess.Popen[str], str]":
+            command = [sys.executable, "learn.py", *arguments, "--no-browser"]
+            process, said = stack.enter_context(started(command, course))
+            address = re.sub(r"//course-\w{8}\.localhost:", "//127.0.0.1:", said)
+            return process, re.findall(r"http://\S+", address)[0]  # Python cannot find that name
 
-    yield open_course
-    for process in processes:
-        process.terminate()
-        process.communicate(timeout=60)
+        yield open_course
 
 
 @pytest.mark.process
 def test_the_course_wants_its_token_and_ends_with_ctrl_c(course: Path, opened: Opener):
     port = free_port()
-    process, _, address = opened("--port", str(port))
+    process, address = opened("--port", str(port))
     assert f":{port}/?file=index.py&view-as=present&access_token=" in address
     assert listening(family(process.pid)) == {("127.0.0.1", port)}
     without, token = address.split("&access_token=")
@@ -177,9 +166,9 @@ def test_the_course_wants_its_token_and_ends_with_ctrl_c(course: Path, opened: O
     assert {each.environ()["OMP_NUM_THREADS"] for each in tree} == {"1"}
 
     process.send_signal(signal.SIGINT)
-    rest, complaints = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=60)
     assert (process.returncode, rest.splitlines()[-1]) == (0, "Stopped. Your work is in work/.")
-    assert "Traceback" not in complaints
+    assert "Traceback" not in rest
     assert not psutil.wait_procs(tree, timeout=60)[1]
 
 
@@ -189,7 +178,7 @@ def test_the_course_wants_its_token_and_ends_with_ctrl_c(course: Path, opened: O
 def test_jupyter_wants_its_token_and_its_launcher_takes_even_a_hanging_kernel_with_it(
     opened: Opener, how: signal.Signals
 ):
-    process, _, address = opened("jupyter", "--port", str(free_port()))
+    process, address = opened("jupyter", "--port", str(free_port()))
     plain, token = address.split("/lab/tree/index.ipynb?token=")
     assert len(token) >= 20
     with pytest.raises(urllib.error.HTTPError, match="403"):
@@ -203,5 +192,5 @@ def test_jupyter_wants_its_token_and_its_launcher_takes_even_a_hanging_kernel_wi
     assert not any(token in word for each in tree for word in each.cmdline())
     kernel.suspend()  # as one that hangs in a call into C: it notices nothing itself
     process.send_signal(how)
-    assert "Traceback" not in process.communicate(timeout=60)[1]
+    assert "Traceback" not in process.communicate(timeout=60)[0]
     assert not psutil.wait_procs(tree, timeout=60)[1]

@@ -5,28 +5,16 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import accumulate
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
-from launching import family, listening, running, wait_for
+from launching import family, listening, running, started, wait_for
 from support import ROOT
-
-
-@pytest.fixture
-def demo(course: Path) -> "Iterator[subprocess.Popen[str]]":
-    shutil.copy2(ROOT / "course" / "__main__.py", course / "course")
-    command = [sys.executable, "learn.py", "demo", "live", "--no-browser", "--port", "0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command, cwd=course, **pipes) as process:
-        yield process
-        process.terminate()
 
 
 def kinds(answer: httpx.Response) -> Iterator[str]:
@@ -40,32 +28,31 @@ def kinds(answer: httpx.Response) -> Iterator[str]:
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )
-def test_the_end_is_told_to_every_page_and_leaves_nothing(
-    demo: "subprocess.Popen[str]", how: signal.Signals
-):
-    assert demo.stdout
-    said = next(text for text in accumulate(demo.stdout) if "--host" in text)
-    assert "Only this machine gets in; --host 0.0.0.0 opens the room to its network." in said
-    found = re.search(r"(http://127\.0\.0\.1:(\d+))/screen#(\S+)", said)
-    code = re.search(r"Room code: +([A-Z]{5})\n", said)
-    assert found and code, said
-    itself = psutil.Process(demo.pid)
-    assert ("127.0.0.1", int(found[2])) in listening([itself, *family(itself.pid)])
-    with ExitStack() as opened:
-        pages: list[Iterator[str]] = []
-        for path, secret in (("screen", found[3]), ("guest", code[1])):
-            key = {"authorization": f"Bearer {secret}"}
-            answer = httpx.stream("GET", f"{found[1]}/room/{path}", headers=key, timeout=60)
-            pages.append(kinds(opened.enter_context(answer)))
-        assert "welcome" in pages[1]
-        there = [each.pid for each in family(demo.pid)]
-        demo.send_signal(how)
-        for page in pages:
-            assert "end" in page
-            assert list(page) == []
-    said, _ = demo.communicate(timeout=60)
-    assert (said, demo.returncode) == ("\nStopped; everyone was told.\n", 0)
-    wait_for(lambda: not running(there))
+def test_the_end_is_told_to_every_page_and_leaves_nothing(course: Path, how: signal.Signals):
+    shutil.copy2(ROOT / "course" / "__main__.py", course / "course")
+    command = [sys.executable, "learn.py", "demo", "live", "--no-browser", "--port", "0"]
+    with started(command, course, "--host") as (demo, said):
+        assert "Only this machine gets in; --host 0.0.0.0 opens the room to its network." in said
+        found = re.search(r"(http://127\.0\.0\.1:(\d+))/screen#(\S+)", said)
+        code = re.search(r"Room code: +([A-Z]{5})\n", said)
+        assert found and code, said
+        itself = psutil.Process(demo.pid)
+        assert ("127.0.0.1", int(found[2])) in listening([itself, *family(itself.pid)])
+        with ExitStack() as opened:
+            pages: list[Iterator[str]] = []
+            for path, secret in (("screen", found[3]), ("guest", code[1])):
+                key = {"authorization": f"Bearer {secret}"}
+                answer = httpx.stream("GET", f"{found[1]}/room/{path}", headers=key, timeout=60)
+                pages.append(kinds(opened.enter_context(answer)))
+            assert "welcome" in pages[1]
+            there = [each.pid for each in family(demo.pid)]
+            demo.send_signal(how)
+            for page in pages:
+                assert "end" in page
+                assert list(page) == []
+        said, _ = demo.communicate(timeout=60)
+        assert (said, demo.returncode) == ("\nStopped; everyone was told.\n", 0)
+        wait_for(lambda: not running(there))
 
 
 def test_tokens_and_codes_are_only_where_no_server_sees_them(monkeypatch):
@@ -84,15 +71,12 @@ def test_tokens_and_codes_are_only_where_no_server_sees_them(monkeypatch):
     assert told["qr"] is None and "segno is not installed" in told["notes"][0]
 
 
-def test_a_taken_port_and_a_strange_host_are_refused_with_a_sentence(capsys):
+def test_a_taken_port_is_refused_with_a_sentence(capsys):
     from course.__main__ import main
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for arguments, words in (
-            (["--port", f"{port}"], f"127.0.0.1, port {port}, cannot be listened at: "),
-            (["--host", "no such host"], "no such host, port 2720, cannot be listened at: "),
-        ):
-            assert main(["demo", "live", *arguments]) == 2
-            said = capsys.readouterr().err
-            assert said.startswith(f"course: {words}") and said.count("\n") == 1
+        assert main(["demo", "live", "--port", f"{port}"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"course: 127.0.0.1, port {port}, cannot be listened at: ")
+    assert said.count("\n") == 1

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 from galleries import make
@@ -57,13 +56,6 @@ def test_a_page_holds_everything_and_no_text_can_end_its_data():
     assert [each["kind"] for each in data["widgets"]] == ["hints", "hints"]
     assert data["widgets"][0]["state"]["hints"][0] == "</script><b>a</b>"
     assert list(data["modules"]) == ["hints"]
-
-
-@pytest.mark.process
-def test_the_widgets_import_neither_torch_nor_the_engine():
-    code = "import sys, widgets, widgets.standalone; print({'torch', 'nanogpt'} & {*sys.modules})"
-    done = run([sys.executable, "-c", code], cwd=ROOT)
-    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_no_word_of_a_picture_or_a_lesson_needs_a_font_of_its_own_or_is_a_row_of_blocks():

@@ -2,6 +2,7 @@
 
 import pytest
 from driving import (
+    JS,
     assert_accessible,
     assert_fits,
     assert_ran_by_itself,
@@ -20,43 +21,7 @@ from course.registry import lesson_exercises
 OPENED = some(STEMS, 1)
 pytestmark = pytest.mark.browser
 
-# What has the focus, through shadow roots: [class, name].
-FOCUSED = """() => {
-    let at = document.activeElement;
-    while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
-    return [at.className, at.getAttribute("aria-label") ?? at.textContent];
-}"""
-# What an editor's frame says of the way out.
-TELLS_THE_WAY_OUT = """() =>
-    getComputedStyle(document.activeElement.closest(".cm-editor"), "::after").content
-    === '"Esc, then Tab: go on"'"""
 A_NEW_CELL = "Python"  # marimo's button after the last cell
-# What stands in the lesson's column by its kind, each as [left, right]; what is not shown is not.
-COLUMN = """() => {
-    const within = (root) => [...root.querySelectorAll("*")].flatMap(
-        (each) => each.shadowRoot && !each.matches("marimo-slider")  // whose label is no text
-            ? [each, ...within(each.shadowRoot)] : [each]);
-    const all = within(document.querySelector("[data-testid=cell-column]"));
-    const kinds = {
-        text: ".markdown > :is(.paragraph, h1, h2)", card: ".sng-task, .sng-report, .sng-loop",
-        picture: ".sn, .sng-figure", code: "[data-testid=cell-editor]",
-    };
-    return Object.fromEntries(Object.entries(kinds).map(([kind, selector]) => [kind,
-        all.filter((each) => each.matches(selector)).map((each) => each.getBoundingClientRect())
-            .filter((box) => box.width).map((box) => [box.left, box.right])]));
-}"""
-
-# How many boxes stand right below another one that waits for the same prediction.
-IN_ROWS = """() => {
-    const key = (each) => each.dataset.after ?? each.parentElement.dataset.snAfter;
-    const inside = (root) => [...root.querySelectorAll("*")].flatMap((each) => [
-        ...(each.matches(".sn-waits, .sng-waits")
-            ? [[key(each), each.getBoundingClientRect()]] : []),
-        ...(each.shadowRoot ? inside(each.shadowRoot) : [])]);
-    const shown = inside(document).filter(([, {height}]) => height);
-    return shown.filter(([key, {top}], at) => at && shown[at - 1][0] === key
-        && Math.abs(top - shown[at - 1][1].bottom) < 56).length;
-}"""
 
 
 @in_lesson(*OPENED)
@@ -71,7 +36,7 @@ def test_an_untouched_lesson_has_run_by_itself_and_fits_a_narrow_page(lesson):
 
 @in_lesson(*OPENED[:2])
 def test_all_begins_at_one_left_edge_and_text_is_narrower_than_cards_pictures_and_code(lesson):
-    column = at_rest(lesson.page).evaluate(COLUMN)
+    column = at_rest(lesson.page).evaluate(JS["COLUMN"])
     left, text_right = column["text"][0]
     right = column["card"][0][1]
     assert text_right < right - 60
@@ -89,10 +54,10 @@ def test_the_keyboard_leads_from_the_top_to_the_end(lesson, complaints):
     names = []
     for _ in range(400):
         page.keyboard.press("Tab")
-        css, name = page.evaluate(FOCUSED)
+        css, name = page.evaluate(JS["FOCUSED"])
         names.append(name)
         if "cm-content" in css:
-            page.wait_for_function(TELLS_THE_WAY_OUT)
+            page.wait_for_function(JS["TELLS_THE_WAY_OUT"])
             page.keyboard.press("Escape")
         if name.strip() == A_NEW_CELL:
             break
@@ -119,7 +84,7 @@ def test_nothing_of_that_has_changed_the_file(lesson, course_server):
 def test_what_answers_a_prediction_shows_only_after_it(lesson, course_server):
     """The first is committed by keyboard, the others are shown one by one."""
     page = lesson.page
-    wait_for(lambda: page.evaluate(IN_ROWS) == 0)  # of boxes that wait in a row, one is shown
+    wait_for(lambda: page.evaluate(JS["IN_ROWS"]) == 0)  # of boxes that wait in a row, one is shown
     questions = page.locator(".sn-prediction")
     first = questions.filter(has=page.get_by_role("radio")).first
     first.get_by_role("radio").first.focus()

@@ -5,19 +5,12 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
-from driving import expect, violations
+from driving import JS, expect, violations
 from notebooks import STEMS
 from serving import first_page, serve_folder
 
 pytestmark = pytest.mark.browser
 
-# Whether a websocket says anything: "message", or "closed" without a word.
-ASK = """([address, words]) => new Promise((answer) => {
-    const socket = new WebSocket(address);
-    socket.onopen = () => words && socket.send(words);
-    socket.onmessage = () => { answer("message"); socket.close(); };
-    socket.onclose = () => answer("closed");
-})"""
 SOCKETS = {"/terminal/ws": "echo hello\r", "/ws?file=index.py&session_id=s_other1": ""}
 
 
@@ -50,7 +43,7 @@ def test_a_page_of_another_port_reaches_nothing(chromium, course_server, other_p
     def ask(page, host):
         """What each of the course's websockets says to the page, asked for under a host's name."""
         asked = [[f"ws://{host}:{port}{path}", words] for path, words in SOCKETS.items()]
-        return [page.evaluate(ASK, each) for each in asked]
+        return [page.evaluate(JS["SOCKET_SAYS"], each) for each in asked]
 
     with contextlib.closing(chromium.new_context()) as context:
         own = context.new_page()
