@@ -1,6 +1,6 @@
 // Steps through verifying passes: the text with every token's origin, and the pass's decisions.
 
-import { chartText } from "./chart.js";
+import { chartText, legendKey, legendOf } from "./chart.js";
 import { factChips, node, pointIn, svg } from "./dom.js";
 import { keepFocus } from "./pointing.js";
 import {
@@ -80,9 +80,9 @@ function drawBars(story, shown, width) {
   const places = barPlaces(story, width);
   const { tokens, passes } = totals(story, story.passes.length - 1);
   const words = `Tokens per pass: ${story.passes.map((pass) => numKept(pass) + 1).join(", ")}. On average ${(tokens / passes).toFixed(2)}.`;
-  const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": words, class: "sn-sp-bars" });
+  const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": words, class: "sn-picture" });
   for (const mark of [0, places.most]) {
-    picture.append(svg("path", { d: `M${places.left} ${places.y(mark)}H${places.right}`, class: "sn-sp-grid" }), chartText(places.left - 6, places.y(mark) + 4, "end", String(mark)));
+    picture.append(svg("path", { d: `M${places.left} ${places.y(mark)}H${places.right}`, class: "sn-track" }), chartText(places.left - 6, places.y(mark) + 4, "end", String(mark)));
   }
   story.passes.forEach((pass, index) => {
     const kept = numKept(pass);
@@ -114,20 +114,20 @@ function drawAutomaton(story, shown, width) {
     const kind = state === to ? "to" : through.includes(state) || state === from ? "through" : back.includes(state) ? "back" : "other";
     picture.append(svg("circle", { cx: x, cy: y, r: 13, class: `sn-sp-state sn-sp-state-${kind}` }), chartText(x, y + 4, "middle", String(state), `sn-sp-number sn-sp-number-${kind}`));
   }
-  const key = [["to", "now"], ["through", "on the way"], ["back", "taken back"]].map(([kind, said]) => node("li", {},
-    svg("svg", { width: 18, height: 18, "aria-hidden": "true" }, svg("circle", { cx: 9, cy: 9, r: 7, class: `sn-sp-state sn-sp-state-${kind}` })), said));
-  return [node("p", { class: "sn-sp-caption" }, "the automaton after this pass: characters lead from state to state"), picture, node("ul", { class: "sn-legend" }, ...key)];
+  const key = (kind, said) => legendKey(said, 18, svg("circle", { cx: 9, cy: 7, r: 6, class: `sn-sp-state sn-sp-state-${kind}` }));
+  return [
+    node("p", { class: "sn-sp-caption" }, "the automaton after this pass: characters lead from state to state"), picture,
+    legendOf(key("to", "now"), key("through", "on the way"), key("back", "taken back")),
+  ];
 }
 
 function legend(story) {
   const kinds = new Set(story.passes.flatMap((pass) => [...pass.drafts.map((_, at) => draftState(pass.drafts, at)), pass.last.kind]));
   const all = { kept: "drafted and kept", rejected: "drafted and rejected", unread: "drafted, behind a rejected one", bonus: "bonus", resampled: "resampled", plain: "plain decode" };
-  return node("ul", { class: "sn-legend" }, ...Object.entries(all).filter(([kind]) => kinds.has(kind))
-    .map(([kind, words]) => node("li", {}, tokenSpan("a", kind), words)));
+  return legendOf(...Object.entries(all).filter(([kind]) => kinds.has(kind)).map(([kind, words]) => node("li", {}, tokenSpan("a", kind), words)));
 }
 
-function build(model, moves) {
-  const story = model.get("story");
+function build({ story }, moves) {
   const passes = story.passes.map(passSpans);
   const strip = node("p", { class: "sn-sp-strip", role: "img", onmousedown: keepFocus }, node("span", { class: "sn-sp-prompt" }, story.prompt), ...passes);
   const table = node("div", { class: "sn-sp-tablebox" });
@@ -166,7 +166,7 @@ function build(model, moves) {
     span.addEventListener("click", () => moves.go(index));
   });
   return {
-    count: passes.length, label: "Verifying passes", name: (step) => `pass ${step + 1} of ${passes.length}`, delay: () => 1600,
+    count: passes.length, label: "Verifying passes", name: (step) => `pass ${step + 1} of ${passes.length}`, delay: () => 1600, lines: 3,
     draw,
     says: (step) => passWords(story, step) + (automaton ? `\n${automatonWords(story, step)}` : ""),
     facts: [factChips([`k = ${story.num_draft_tokens}`, `temperature ${story.temperature}`], false)],

@@ -1,6 +1,6 @@
 // Draws held bytes above counted ones, and buffers as strips of cells with brackets for the views.
 
-import { hatch } from "./chart.js";
+import { chartText, hatch, middleWithin } from "./chart.js";
 import { node, svg } from "./dom.js";
 import { cellsOf, lanesOf, mostLanes, rowsOf, stateOf, stripWords, viewLabels } from "./storage_strip_layout.js";
 import { number } from "./words.js";
@@ -13,10 +13,6 @@ const BAR_ROW = 22;
 const BAR_LABEL = 66;
 const BARS = 2 * BAR_ROW + 16;
 const CHARACTER = 6.4;
-
-function text(x, y, anchor, words, className = "sn-ss-text") {
-  return svg("text", { x, y, "text-anchor": anchor, class: className }, words);
-}
 
 function drawCells(step, row, cell, perByte, top, hues, pattern) {
   const group = svg("g", {});
@@ -43,9 +39,8 @@ function drawBracket(view, perByte, top, width, hue) {
   const alone = view.alone ? [long, view.label] : [];
   const words = [long, view.label].find((each) => each.length * CHARACTER <= room) ?? alone.find((each) => each.length * CHARACTER <= width);
   if (!words) return group;
-  const half = (words.length * CHARACTER) / 2;
-  const x = Math.max(half, Math.min((from + to) / 2, width - half));
-  group.append(text(x, y + 20, "middle", words, "sn-ss-name"));
+  const x = middleWithin((from + to) / 2, words.length * CHARACTER, 0, width);
+  group.append(chartText(x, y + 20, "middle", words, "sn-ss-name"));
   return group;
 }
 
@@ -55,7 +50,7 @@ function drawRow(steps, index, row, cell, perByte, top, width, hues, pattern) {
   const group = svg("g", {});
   if (state === "later") return group;
   const size = `${row.label}: ${number(row.nbytes)} bytes${state === "freed" ? ", freed" : ""}`;
-  group.append(text(0, top + 13, "start", size, "sn-ss-caption"));
+  group.append(chartText(0, top + 13, "start", size, "sn-ss-caption"));
   if (state === "freed") {
     const place = { x: 0.75, y: top + CAPTION, width: row.nbytes * perByte - 1.5, height: STRIP, rx: 3 };
     group.append(svg("rect", { ...place, class: "sn-ss-freed" }));
@@ -79,9 +74,9 @@ function drawBars(step, most, width) {
     const length = (bytes / most) * room;
     const words = number(bytes);
     const inside = length > words.length * 7.4 + 12;
-    group.append(text(0, y + 13, "start", name));
+    group.append(chartText(0, y + 13, "start", name));
     group.append(svg("rect", { x: BAR_LABEL, y, width: Math.max(1, length), height: BAR_ROW - 5, rx: 3, class: `sn-ss-${name}${wrong && at === 0 ? " sn-ss-wrong" : ""}` }));
-    group.append(text(BAR_LABEL + (inside ? length - 6 : length + 6), y + 13, inside ? "end" : "start", words, inside ? "sn-ss-inside" : "sn-ss-amount"));
+    group.append(chartText(BAR_LABEL + (inside ? length - 6 : length + 6), y + 13, inside ? "end" : "start", words, inside ? "sn-ss-inside" : "sn-ss-amount"));
   });
   return group;
 }

@@ -56,7 +56,7 @@ def plan_step(decodes, prefilling, waiting, budget):
 DRAWN = """(picture) => {
     const [block] = picture.querySelectorAll(":scope > g");
     const middle = (rect) => +rect.getAttribute("x") + rect.getAttribute("width") / 2;
-    const steps = [...block.querySelectorAll(".sn-tl-step")].map(
+    const steps = [...block.querySelectorAll(".sn-step")].map(
         (text) => [+text.getAttribute("x"), +text.textContent]);
     const cells = [...block.querySelectorAll(".sn-tl-prefill, .sn-tl-decode")];
     const top = Math.min(...cells.map((cell) => +cell.getAttribute("y")));
@@ -137,7 +137,7 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(l
         assert words.startswith(f"Yours, step {number}: ")
         assert plan_in(words) == plan
         lesson.page.keyboard.press("ArrowRight")
-    drawn = at_rest(timeline).locator(".sn-tl-picture").evaluate(DRAWN)
+    drawn = at_rest(timeline).locator(".sn-picture").evaluate(DRAWN)
     assert sorted(map(tuple, drawn)) == sorted(
         (work.kind, work.request_id, step.step) for step in steps for work in step.work
     )
