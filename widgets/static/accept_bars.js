@@ -2,9 +2,8 @@
 
 import { fateWords, lawOf, middle, missing, ruleWords, short, staying, stretches } from "./accept_bars_layout.js";
 import { chartText, drawing, hatch, legendOf, middleWithin, styledKey } from "./chart.js";
-import { freshId, mount, node, svg, titleRow } from "./dom.js";
+import { askAbove, freshId, mount, node, svg, titleRow } from "./dom.js";
 import { choiceButtons } from "./player.js";
-import { askAbove } from "./question.js";
 import { createSlider } from "./slider.js";
 
 const TALL = 150;

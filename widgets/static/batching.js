@@ -90,7 +90,4 @@ function build({ sides }) {
   };
 }
 
-export default steppedPicture({
-  name: "batching", label: "Static and continuous batching", build,
-  inputs: ["sides"],
-});
+export default steppedPicture({ name: "batching", label: "Static and continuous batching", inputs: ["sides"], build });

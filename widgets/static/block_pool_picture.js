@@ -1,6 +1,6 @@
 // Draws the tables of the requests above the pool of blocks that they name.
 
-import { chartText } from "./chart.js";
+import { chartText, drawing } from "./chart.js";
 import { requestHue } from "./column_picture.js";
 import { svg } from "./dom.js";
 import { changedIn, copiedIn, copiesOf, faceOf, kindOf, shortHash } from "./pool_states.js";
@@ -55,23 +55,23 @@ function drawTable(request, place, context) {
   const top = sizes.tops[place];
   const table = state.tables.find((each) => each[0] === id)?.[1];
   const hue = requestHue(trace, id);
-  const group = svg("g", { class: hue });
-  if (table) group.append(svg("rect", { x: 0, y: top + 3, width: 5, height: 18, rx: 2.5, class: "sn-key" }));
-  group.append(chartText(10, top + 16, "start", `request ${id}`, table ? "sn-bp-name" : "sn-axis"));
-  if (!table) {
-    group.append(chartText(LABEL, top + 16, "start", absence(trace, states, index, id)));
-    return group;
-  }
+  const name = chartText(10, top + 16, "start", `request ${id}`, table ? "sn-bp-name" : "sn-axis");
+  if (!table) return svg("g", {}, name, chartText(LABEL, top + 16, "start", absence(trace, states, index, id)));
   const found = (state.found.get(id) ?? 0) / state.step.blocks.block_size;
-  table.forEach((block, depth) => {
-    const x = LABEL + (depth % sizes.perLine) * CELL;
-    const y = top + Math.floor(depth / sizes.perLine) * LINE;
-    const lit = changed.has(block) ? " sn-bp-lit" : "";
-    group.append(svg("rect", { x: x + 1.5, y: y + 1, width: CELL - 3, height: CELL_HEIGHT - 2, rx: 4, class: `sn-bp-entry${lit}` }));
-    if (depth < found) group.append(svg("path", { d: `M${x + 4} ${y + CELL_HEIGHT + 3}h${CELL - 8}`, class: "sn-bp-found" }));
-    group.append(chartText(x + CELL / 2, y + 16, "middle", String(block), "sn-bp-number"));
-  });
-  return group;
+  return svg(
+    "g", { class: hue },
+    svg("rect", { x: 0, y: top + 3, width: 5, height: 18, rx: 2.5, class: "sn-key" }), name,
+    ...table.flatMap((block, depth) => {
+      const x = LABEL + (depth % sizes.perLine) * CELL;
+      const y = top + Math.floor(depth / sizes.perLine) * LINE;
+      const lit = changed.has(block) ? " sn-bp-lit" : "";
+      return [
+        svg("rect", { x: x + 1.5, y: y + 1, width: CELL - 3, height: CELL_HEIGHT - 2, rx: 4, class: `sn-bp-entry${lit}` }),
+        depth < found ? svg("path", { d: `M${x + 4} ${y + CELL_HEIGHT + 3}h${CELL - 8}`, class: "sn-bp-found" }) : null,
+        chartText(x + CELL / 2, y + 16, "middle", String(block), "sn-bp-number"),
+      ];
+    }),
+  );
 }
 
 // The colours of all tables that name the block, side by side at its foot.
@@ -138,13 +138,12 @@ export function drawBlocks(trace, states, index, width) {
   const { block_size: size, num_blocks: numBlocks } = states[index].step.blocks;
   const changed = changedIn(states, index);
   const context = { trace, states, index, sizes, size, changed, copied: copiedIn(states[index]) };
-  const picture = svg("svg", { width, height: sizes.height, role: "img", "aria-label": poolTablesWords(states[index]) });
-  picture.append(
+  return drawing(
+    width, sizes.height, poolTablesWords(states[index]), {},
     chartText(0, 12, "start", "the tables of the requests", "sn-bp-caption"),
     ...trace.requests.map((request, place) => drawTable(request, place, context)),
     chartText(0, sizes.pool + 10, "start", `the pool: ${numBlocks} blocks of ${size} tokens`, "sn-bp-caption"),
     ...Array.from({ length: numBlocks }, (_, block) => drawBlock(block, context)),
     ...drawHost(context),
   );
-  return picture;
 }

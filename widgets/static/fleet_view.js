@@ -1,12 +1,11 @@
 // A fleet over virtual time: a window that follows the event, and a table of the moment.
 
 import { boxKey, legendKey, legendOf } from "./chart.js";
-import { factChips, node, pointIn, svg } from "./dom.js";
+import { factChips, keepFocus, node, pointIn, svg } from "./dom.js";
 import { fleetOf, fleetOpening, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
 import { drawFleet, pointAtEvent } from "./fleet_view_picture.js";
 import { clockTime, fleetWords, passWords, queueWords, runWords, wayWords } from "./fleet_view_words.js";
 import { textButton } from "./player.js";
-import { keepFocus } from "./pointing.js";
 import { steppedPicture } from "./stepped.js";
 import { clockWords, count, number } from "./words.js";
 
@@ -143,7 +142,4 @@ function build({ trace, zoom: firstZoom }, moves) {
   };
 }
 
-export default steppedPicture({
-  name: "fleet-view", label: "A fleet over virtual time", build,
-  inputs: ["trace", "zoom"],
-});
+export default steppedPicture({ name: "fleet-view", label: "A fleet over virtual time", inputs: ["trace", "zoom"], build });

@@ -141,7 +141,4 @@ function build({ decisions }) {
   };
 }
 
-export default steppedPicture({
-  name: "gate-picture", label: "The gate's four cases", build,
-  inputs: ["decisions"],
-});
+export default steppedPicture({ name: "gate-picture", label: "The gate's four cases", inputs: ["decisions"], build });

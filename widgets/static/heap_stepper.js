@@ -79,7 +79,4 @@ function build({ operations }) {
   };
 }
 
-export default steppedPicture({
-  name: "heap-stepper", label: "A heap, move by move", build,
-  inputs: ["operations"],
-});
+export default steppedPicture({ name: "heap-stepper", label: "A heap, move by move", inputs: ["operations"], build });

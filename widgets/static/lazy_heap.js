@@ -83,7 +83,4 @@ function build({ story: { steps, error } }) {
   };
 }
 
-export default steppedPicture({
-  name: "lazy-heap", label: "A heap with lazy deletion", build,
-  inputs: ["story"],
-});
+export default steppedPicture({ name: "lazy-heap", label: "A heap with lazy deletion", inputs: ["story"], build });

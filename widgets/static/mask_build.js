@@ -97,7 +97,4 @@ function build({ steps, names }, moves) {
   };
 }
 
-export default steppedPicture({
-  name: "mask-build", label: "A mask in steps", build,
-  inputs: ["steps", "names"],
-});
+export default steppedPicture({ name: "mask-build", label: "A mask in steps", inputs: ["steps", "names"], build });

@@ -81,7 +81,4 @@ function build({ trace: run, alphabet }) {
   };
 }
 
-export default steppedPicture({
-  name: "prefix-tree", label: "The tree of published blocks", build,
-  inputs: ["trace", "alphabet"],
-});
+export default steppedPicture({ name: "prefix-tree", label: "The tree of published blocks", inputs: ["trace", "alphabet"], build });

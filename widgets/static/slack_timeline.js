@@ -1,6 +1,6 @@
 // Steps through the moments of requests: the predicted bar from now, and the deadline it must meet.
 
-import { boxKey, chartText, hatch, legendKey, legendOf, middleWithin } from "./chart.js";
+import { boxKey, chartText, drawing, hatch, legendKey, legendOf, middleWithin } from "./chart.js";
 import { factChips, freshId, node, svg } from "./dom.js";
 import { laneScale } from "./lanes.js";
 import { signedDuration, fateWords } from "./signed_words.js";
@@ -27,13 +27,14 @@ function inside(x, y, words, className, width) {
 }
 
 function drawAxis(marks, scale, width) {
-  const group = svg("g", {}, svg("path", { d: `M${LEFT} ${BASE}H${scale.right + 8}`, class: "sn-line" }));
-  for (const ms of marks) {
-    const x = scale.x(ms * 1000);
-    group.append(svg("path", { d: `M${x} ${BASE}v5`, class: "sn-line" }), inside(x, BASE + 18, number(ms), "sn-axis", width));
-  }
-  group.append(chartText(0, BASE + 34, "start", "arrival", "sn-name"), chartText(width, BASE + 34, "end", "ms after the arrival"));
-  return group;
+  return svg(
+    "g", {}, svg("path", { d: `M${LEFT} ${BASE}H${scale.right + 8}`, class: "sn-line" }),
+    ...marks.flatMap((ms) => {
+      const x = scale.x(ms * 1000);
+      return [svg("path", { d: `M${x} ${BASE}v5`, class: "sn-line" }), inside(x, BASE + 18, number(ms), "sn-axis", width)];
+    }),
+    chartText(0, BASE + 34, "start", "arrival", "sn-name"), chartText(width, BASE + 34, "end", "ms after the arrival"),
+  );
 }
 
 function drawBar(moment, scale, stripes) {
@@ -80,8 +81,8 @@ function drawCase(item, step, cases, width) {
   const marks = axisTicks(cases, width < 420 ? 4 : 6);
   const scale = laneScale({ from: 0, to: marks[marks.length - 1] * 1000 }, LEFT, width - RIGHT);
   const stripes = freshId("done");
-  const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": momentWords(item, step) });
-  picture.append(
+  const picture = drawing(
+    width, HEIGHT, momentWords(item, step), {},
     svg("defs", {}, hatch(stripes, "sn-sk-stripe", 2.3)),
     drawAxis(marks, scale, width), drawBar(moment, scale, stripes), drawLines(moment, scale, width), drawGap(moment, scale, width),
   );
@@ -122,7 +123,4 @@ function build({ cases }) {
   };
 }
 
-export default steppedPicture({
-  name: "slack-timeline", label: "Slack on a time axis", build,
-  inputs: ["cases"],
-});
+export default steppedPicture({ name: "slack-timeline", label: "Slack on a time axis", inputs: ["cases"], build });

@@ -1,7 +1,7 @@
 // Replays one preemption: the cycle as a list, and the lanes of threads and ranks over time.
 
 import { createAhead } from "./ahead.js";
-import { boxKey, chartText, hatch, legendKey, legendOf } from "./chart.js";
+import { boxKey, chartText, drawing, hatch, legendKey, legendOf } from "./chart.js";
 import { freshId, node, pointIn, svg } from "./dom.js";
 import { drawMoment, drawTimeGrid, drawTrack, laneName } from "./lanes.js";
 import { toggleButton } from "./player.js";
@@ -23,15 +23,16 @@ function drawLanes(lanes, places) {
 }
 
 function drawSpans(spans, places, stripes) {
-  const group = svg("g", {});
-  for (const span of spans) {
-    const box = places.cut(span.from_us, span.to_us);
-    if (!box) continue;
-    const y = places.y(span.lane) - BAND / 2;
-    group.append(svg("rect", { ...box, y, height: BAND, rx: 4, class: `sn-cy-${span.kind}`, fill: span.kind === "waits" ? `url(#${stripes})` : null }));
-    if (span.words.length * CHARACTER + 64 < box.width) group.append(chartText(box.x + box.width / 2, y + 16, "middle", span.words, "sn-cy-words"));
-  }
-  return group;
+  return svg("g", {}, ...spans.flatMap(({ from_us: from, to_us: to, lane, kind, words }) => {
+    const box = places.cut(from, to);
+    if (!box) return [];
+    const y = places.y(lane) - BAND / 2;
+    const has = words.length * CHARACTER + 64 < box.width;
+    return [
+      svg("rect", { ...box, y, height: BAND, rx: 4, class: `sn-cy-${kind}`, fill: kind === "waits" ? `url(#${stripes})` : null }),
+      has ? chartText(box.x + box.width / 2, y + 16, "middle", words, "sn-cy-words") : null,
+    ];
+  }));
 }
 
 // A tick for every look of a rank at the target, higher where it votes to leave.
@@ -42,15 +43,13 @@ function drawMarks(marks, places) {
 
 // What an event does in another lane: a line from its dot, with a head.
 function drawReach(event, points, places) {
-  const group = svg("g", {});
-  if (event.reach === null || !points.length) return group;
+  if (event.reach === null || !points.length) return null;
   const from = event.reach > points[0].lane ? points[0] : points[points.length - 1];
   const down = event.reach > from.lane;
   const start = places.y(from.lane) + (down ? 10 : -10);
   const end = places.y(event.reach) + (down ? -4 : 14);
   const head = down ? "l-4.5 -7h9Z" : "l-4.5 7h9Z";
-  group.append(svg("path", { d: `M${from.x} ${start}V${end}`, class: "sn-cy-reach" }), svg("path", { d: `M${from.x} ${end}${head}`, class: "sn-cy-head" }));
-  return group;
+  return svg("g", {}, svg("path", { d: `M${from.x} ${start}V${end}`, class: "sn-cy-reach" }), svg("path", { d: `M${from.x} ${end}${head}`, class: "sn-cy-head" }));
 }
 
 // The exact times of all events so far, below their dots, which may stand beside them.
@@ -72,12 +71,12 @@ function drawCycle(cycle, step, zoomed, width, press) {
   const places = cyclePlaces(lanes, timeRange(cycle, zoomed), width);
   const dots = dotsOf(events, places);
   const stripes = freshId("waits");
-  const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": eventWords(events, step), class: "sn-picture" });
   const shownTo = places.x(Math.min(events[step].at_us, places.to));
   const inLanes = drawSpans(spans, places, stripes);
   const ahead = createAhead(inLanes, { y: places.top, height: places.base - places.top });
   ahead.move(shownTo, places.right - shownTo);
-  picture.append(
+  const picture = drawing(
+    width, places.height, eventWords(events, step), { class: "sn-picture" },
     svg("defs", {}, hatch(stripes, "sn-cy-stripe", 1.6)),
     drawLanes(lanes, places), inLanes, drawMarks(marks, places), ahead.element, drawMoment(shownTo, places.top, places.base),
     ...lanes.map((lane, at) => laneName(places.y(at) + (places.narrow ? -BAND / 2 - 8 : 4), lane)),

@@ -44,7 +44,4 @@ function build({ steps }) {
   };
 }
 
-export default steppedPicture({
-  name: "storage-strip", label: "A strip of storage", build,
-  inputs: ["steps"],
-});
+export default steppedPicture({ name: "storage-strip", label: "A strip of storage", inputs: ["steps"], build });

@@ -72,51 +72,43 @@ function drawCell(band, columns, top, hue, alphabet, patterns) {
 function drawRow(trace, request, row, columns, top, alphabet, patterns) {
   const hue = requestHue(trace, request.id);
   const y = top + HEAD + row * ROW + (ROW - CELL) / 2;
-  const group = svg("g", {});
   const bands = bandsOf(cellsOf(trace, request));
   const last = bands.filter((band) => band.cell.state !== "done").pop();
-  for (const band of bands) group.append(...drawCell(band, columns, y, hue, alphabet, patterns));
-  if (last && trace.steps[last.to - 1].finished.includes(request.id)) {
-    const { x, width } = columns[last.to - 1];
-    group.append(doneTick(x + width + 5, y + CELL / 2));
-  }
-  return group;
+  const done = last && trace.steps[last.to - 1].finished.includes(request.id) ? columns[last.to - 1] : null;
+  return svg(
+    "g", {}, ...bands.flatMap((band) => drawCell(band, columns, y, hue, alphabet, patterns)),
+    done && doneTick(done.x + done.width + 5, y + CELL / 2),
+  );
 }
 
 function drawBudget(trace, columns, top, most) {
   const base = top + BUDGET - 20;
-  const group = svg("g", {});
-  budgetBars(trace, most).forEach((bar, index) => {
+  return budgetBars(trace, most).flatMap((bar, index) => {
     const { x, width } = insideColumn(columns[index]);
     const [within, over, limit] = [bar.within * BAR, bar.over * BAR, base - bar.limit * BAR];
-    group.append(
+    const words = `${bar.used}`;
+    const className = over > 0 ? "sn-tl-amount sn-tl-amount-over" : "sn-tl-amount";
+    return [
       svg("rect", { x, y: limit, width, height: base - limit, class: "sn-tl-room" }),
       svg("rect", { x, y: base - within, width, height: within, class: "sn-tl-used" }),
-    );
-    if (over > 0) group.append(svg("rect", { x, y: limit - over, width, height: over, class: "sn-tl-over" }));
-    group.append(svg("path", { d: `M${columns[index].x} ${limit}h${columns[index].width}`, class: "sn-tl-limit" }));
-    const words = `${bar.used}`;
-    if (words.length * CHARACTER_PX > width - 1) return;
-    group.append(chartText(x + width / 2, base + 14, "middle", words, over > 0 ? "sn-tl-amount sn-tl-amount-over" : "sn-tl-amount"));
+      over > 0 ? svg("rect", { x, y: limit - over, width, height: over, class: "sn-tl-over" }) : null,
+      svg("path", { d: `M${columns[index].x} ${limit}h${columns[index].width}`, class: "sn-tl-limit" }),
+      words.length * CHARACTER_PX <= width - 1 ? chartText(x + width / 2, base + 14, "middle", words, className) : null,
+    ];
   });
-  return group;
 }
 
 export function drawBlock({ trace, top }, columns, alphabet, patterns, width, most) {
-  const group = svg("g", {});
-  group.append(stepNumbers(trace, columns, top + HEAD - 9));
-  trace.requests.forEach((request, row) => {
-    const y = top + HEAD + row * ROW + ROW;
-    group.append(svg("path", { d: `M0 ${y}H${width}`, class: "sn-tl-rule" }));
-    group.append(drawRow(trace, request, row, columns, top, alphabet, patterns));
-  });
-  group.append(drawBudget(trace, columns, top + HEAD + trace.requests.length * ROW, most));
-  if (trace.error) {
-    const x = widthOf([columns]) + 5;
-    const path = `M${x} ${top + HEAD}V${top + blockHeight(trace) - 6}`;
-    group.append(svg("path", { d: path, class: "sn-tl-stop" }));
-  }
-  return group;
+  const rows = trace.requests.flatMap((request, row) => [
+    svg("path", { d: `M0 ${top + HEAD + row * ROW + ROW}H${width}`, class: "sn-tl-rule" }),
+    drawRow(trace, request, row, columns, top, alphabet, patterns),
+  ]);
+  const end = { d: `M${widthOf([columns]) + 5} ${top + HEAD}V${top + blockHeight(trace) - 6}`, class: "sn-tl-stop" };
+  return svg(
+    "g", {}, stepNumbers(trace, columns, top + HEAD - 9), ...rows,
+    ...drawBudget(trace, columns, top + HEAD + trace.requests.length * ROW, most),
+    trace.error ? svg("path", end) : null,
+  );
 }
 
 // ---- the label column ---------------------------------------------------------------------------

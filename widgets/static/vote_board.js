@@ -144,7 +144,4 @@ function build({ boards }, moves) {
   };
 }
 
-export default steppedPicture({
-  name: "vote-board", label: "The votes of a pass", build,
-  inputs: ["boards"],
-});
+export default steppedPicture({ name: "vote-board", label: "The votes of a pass", inputs: ["boards"], build });
