@@ -7,10 +7,7 @@ batches of one context take turns, step by step, and the median step counts. Mem
 a fresh process has held after filling its batch, less what it held before the engine was made.
 """
 
-import argparse
 import math
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.loads import character_model
-from benchmarks.measure import command_line, describe, interleave, machine, peak_mib
+from benchmarks.measure import Table, begin, cpu_name, in_a_process, interleave, peak_mib
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure, write_plot
@@ -69,23 +66,16 @@ def measure(model: GPT, contexts: Sequence[int], steps: int, clock: str) -> Iter
         engines = {str(batch): filled(model, batch, context, steps) for batch in BATCHES}
         timings = interleave({name: engine.step for name, engine in engines.items()}, steps)
         for name, timing in timings.items():
-            mib = memory_of(int(name), context)
+            mib = in_a_process(memory_of, int(name), context)
             yield Row(context, int(name), timing.median_s(clock) * 1e3, mib)
 
 
 def memory_of(batch: int, context: int) -> float:
-    """MiB that an engine with such a batch takes in a process of its own, its weights not."""
-    command = [sys.executable, "-m", "benchmarks.batches", "--child", str(batch), str(context)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-def run_child(batch: int, context: int) -> None:
-    """In a fresh process: fill a batch, and print by how much the peak grew."""
-    torch.set_num_threads(1)
+    """In a fresh process: fill a batch; MiB by which the peak grew, the weights not counted."""
     model = character_model()
     before = peak_mib()
     filled(model, batch, context, STEPS)
-    print(peak_mib() - before)
+    return peak_mib() - before
 
 
 @course_style()
@@ -108,23 +98,16 @@ def plot(rows: Sequence[Row], where: str) -> Figure:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     threads = torch.get_num_threads()
-    parser = command_line(__doc__, quick=False, threads=threads, clock="wall", plot=None)
-    parser.add_argument("--child", nargs=2, type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.child:
-        run_child(*options.child)
-        return
-    torch.set_num_threads(options.threads)
-    facts = machine()
-    print(describe(facts))
-    print(f"\n{'context':>7} {'batch':>5} {'a step, ms':>10} {'tokens/s':>9} {'memory, MiB':>11}")
+    options = begin(__doc__, arguments, quick=False, threads=threads, clock="wall", plot=None)
+    print()
+    table = Table("context:>7", "batch:>5", "a step, ms:>10.2f", "tokens/s:>9,.0f",
+                  "memory, MiB:>11.0f")  # fmt: skip
     rows: list[Row] = []
     contexts, steps = (CONTEXTS[:1], 3) if options.quick else (CONTEXTS, STEPS)
     for row in measure(character_model(), contexts, steps, options.clock):
-        print(f"{row.context:7} {row.batch:5} {row.step_ms:10.2f} {row.tokens_per_s:9,.0f} "
-              f"{row.mib:11.0f}", flush=True)  # fmt: skip
+        table.add(row.context, row.batch, row.step_ms, row.tokens_per_s, row.mib)
         rows.append(row)
-    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
+    write_plot(options.plot, lambda: plot(rows, cpu_name()))
 
 
 if __name__ == "__main__":

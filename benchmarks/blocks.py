@@ -14,17 +14,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from benchmarks.contenders import make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed, of_length
-from benchmarks.measure import (
-    command_line,
-    describe,
-    interleave,
-    machine,
-    median_and_range,
-)
+from benchmarks.measure import Table, begin, interleave, median_and_range, ratios
 from nanogpt.block_pool import BlockPool
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
@@ -82,7 +74,7 @@ class Timed:
     load: str
     engine: str
     slots_ms: float
-    ratios: tuple[float, ...]
+    ratios: list[float]
 
 
 def some_tokens(name: str, length: int) -> list[int]:
@@ -144,16 +136,11 @@ def cost(model: GPT, load: Load, repeats: int, clock: str) -> list[Timed]:
     timings = interleave(
         {name: functools.partial(run_engine, each, load) for name, each in engines.items()}, repeats
     )
-    slots = timings["slots"].seconds(clock)
+    slots = timings.pop("slots")
+    slots_ms = slots.median_s(clock) * 1000
     return [
-        Timed(
-            load.name,
-            name,
-            timings["slots"].median_s(clock) * 1000,
-            tuple(a / b for a, b in zip(timings[name].seconds(clock), slots, strict=True)),
-        )
-        for name in engines
-        if name != "slots"
+        Timed(load.name, name, slots_ms, timing.over(slots, clock))
+        for name, timing in timings.items()
     ]
 
 
@@ -223,22 +210,21 @@ def show(
     costs: Sequence[Timed],
 ) -> None:
     """All four tables, as text."""
-    print(f"{'K/V in':14} {'holds tokens':>12} {'prompt tokens found':>20}")
+    table = Table("K/V in:<14", "holds tokens:>12.1%", "prompt tokens found:>20.1%")
     for each in memories:
-        name = kv_in(each.block_size)
-        print(f"{name:14} {100 * each.share_held:11.1f}% {100 * each.hit_rate:19.1f}%")
+        table.add(kv_in(each.block_size), each.share_held, each.hit_rate)
     print(f"\na prompt of {PROMPT} tokens, blocks of 16\n")
-    print(f"{'same':>5} {'hit':>5} {'computed':>9} {'TTFT ms':>24} {'of cold':>8}")
+    table = Table("same:>5", "hit:>5", "computed:>9", "TTFT ms:>24", "of cold:>8.2f")
     cold = statistics.median(hits[0][1])
     for same, (hit, ms) in hits.items():
         share = statistics.median(ms) / cold
-        print(f"{same:5} {hit:5} {PROMPT - hit:9} {median_and_range(ms, 1):>24} {share:8.2f}")
+        table.add(same, hit, PROMPT - hit, median_and_range(ms, 1), share)
     print(f"\n{NUM_SHARING} requests behind a system prompt of {SYSTEM} tokens\n")
     slots_ms = system["slots"][2]
     for name, (computed, most, ms) in system.items():
-        ratios = [own / slots for own, slots in zip(ms, slots_ms, strict=True)]
+        of_slots = median_and_range(ratios(ms, slots_ms))
         print(f"{name:14} {computed:6} prompt tokens computed, {most:6} KV tokens taken at most")
-        print(f"{'':14} {statistics.median(ms):7.1f} ms, {median_and_range(ratios)} of slots' time")
+        print(f"{'':14} {statistics.median(ms):7.1f} ms, {of_slots} of slots' time")
     print("\ntime over that of slots, nothing shared\n")
     for each in costs:
         print(f"{each.load:10} {each.engine:24} {median_and_range(each.ratios)}  "
@@ -247,17 +233,14 @@ def show(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, clock="cpu")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    facts, model, repeats = machine(), load_model(), 2 if options.quick else 21
+    options = begin(__doc__, arguments, quick=False, clock="cpu")
+    model, repeats = load_model(), 2 if options.quick else 21
     loads = [decode(8, 16)] if options.quick else [decode(8), mixed(8), of_length(300, 4, 100)]
     number = 8 if options.quick else 60
     memories = [memory(model, size, number) for size in (None, *SIZES)]
     hits = by_hit(model, repeats, options.clock)
     system = shared_system(model, repeats, options.clock)
     costs = [row for load in loads for row in cost(model, load, repeats, options.clock)]
-    print(describe(facts))
     print(f"median of {repeats} repeats (smallest to largest), seconds of {options.clock}\n")
     show(memories, hits, system, costs)
 

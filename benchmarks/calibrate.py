@@ -8,15 +8,13 @@ context, least squares of the relative error, so that short steps count as much 
 """
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from benchmarks.measure import command_line, describe, machine
+from benchmarks.measure import begin, cpu_name, interleave, machine
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.executors.packed import PackedExecutor
@@ -62,15 +60,8 @@ def time_steps(model: GPT, steps: Sequence[Step], repeats: int) -> list[float]:
 
     The quickest repeat counts: whatever else the machine does can only add to it.
     """
-    runs = [_prepared(model, step) for step in steps]
-    seconds: list[list[float]] = [[] for _ in steps]
-    for number in range(repeats + 1):
-        for run, taken in zip(runs, seconds, strict=True):
-            start = time.process_time_ns()
-            run()
-            if number:
-                taken.append((time.process_time_ns() - start) / 1000)
-    return [min(taken) for taken in seconds]
+    runs = {str(number): _prepared(model, step) for number, step in enumerate(steps)}
+    return [1e6 * min(timing.cpu_s) for timing in interleave(runs, repeats).values()]
 
 
 def _prepared(model: GPT, step: Step) -> Callable[[], object]:
@@ -109,14 +100,11 @@ def fit(steps: Sequence[Step], costs_us: Sequence[float]) -> tuple[float, float,
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, threads=1, repeats=40)
-    parser.add_argument("--out", type=Path, help="where to write the curve as JSON")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
+    own = {"--out": {"type": Path, "help": "where to write the curve as JSON"}}
+    options = begin(__doc__, arguments, own, threads=1, repeats=40)
     steps, facts = sweep(), machine()
     costs_us = time_steps(load_model(), steps, options.repeats)
     fixed_us, token_us, context_us = fit(steps, costs_us)
-    print(describe(facts))
     for step, cost_us in zip(steps, costs_us, strict=True):
         fitted = fixed_us + step.tokens * token_us + step.context * context_us
         print(f"{step.num_rows:3} rows x {step.num_new:3} new, past {step.num_past:3}: "
@@ -130,9 +118,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     if options.out:
         record = {
-            "name": facts["cpu"],
+            "name": cpu_name(),
             "modelled": False,
-            "machine": describe(facts),
+            "machine": facts,
             "fixed_us": round(fixed_us),
             "token_us": round(token_us, 1),
             "points": [{"tokens": tokens, "us": round(us)} for tokens, us in chunks],

@@ -10,30 +10,18 @@ and the fastest repeat. Peak memory is that of a fresh process per contender, le
 that only imports the same packages, so it counts weights, K/V and scratch space.
 """
 
-import argparse
 import functools
 import importlib.util
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from benchmarks import side_by_side
 from benchmarks.contenders import CONTENDERS, same_text
 from benchmarks.loads import MODELS, Load, decode, mixed
-from benchmarks.measure import (
-    command_line,
-    describe,
-    interleave,
-    machine,
-    peak_mib,
-    print_targets,
-)
-
-Row = dict[str, Any]
+from benchmarks.measure import Table, begin, in_a_process, interleave, peak_mib, print_targets
+from benchmarks.side_by_side import Timed, best
 
 
 def loads(quick: bool, only_mixed: bool = False) -> tuple[Load, ...]:
@@ -49,36 +37,30 @@ def contender_names() -> list[str]:
     return [c.name for c in CONTENDERS if installed or c.name != "transformers"]
 
 
-def compare(model_name: str, all_loads: Sequence[Load], repeats: int, clock: str) -> list[Row]:
-    """One row per load and contender, in the order of the table."""
-    model, names, rows = MODELS[model_name](), contender_names(), []
+def compare(
+    model_name: str, all_loads: Sequence[Load], repeats: int, clock: str
+) -> list[list[Timed]]:
+    """For each load all contenders, from turns taken in this process."""
+    model, names = MODELS[model_name](), contender_names()
     serves = {c.name: c.prepare(model) for c in CONTENDERS if c.name in names}
+    found: list[list[Timed]] = []
     for load in all_loads:
         tokens = {name: serve(load) for name, serve in serves.items()}
-        timings = interleave(
-            {name: functools.partial(serve, load) for name, serve in serves.items()}, repeats
+        turns = {name: functools.partial(serve, load) for name, serve in serves.items()}
+        timings, threads = interleave(turns, repeats), torch.get_num_threads()
+        found.append(
+            [
+                Timed(model_name, threads, load, name, timings[name].seconds(clock), same)
+                for name in names
+                for same in [same_text(tokens[name], tokens["baseline"])]
+            ]
         )
-        baseline_s = timings["baseline"].median_s(clock)
-        for name in names:
-            median_s = timings[name].median_s(clock)
-            rows.append(
-                {
-                    "model": model_name,
-                    "load": load.name,
-                    "requests": load.num_requests,
-                    "contender": name,
-                    "tokens_per_s": load.num_generated / median_s,
-                    "repeats": [load.num_generated / s for s in timings[name].seconds(clock)],
-                    "vs_baseline": baseline_s / median_s,
-                    "same_text": same_text(tokens[name], tokens["baseline"]),
-                }
-            )
-    return rows
+    return found
 
 
-def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
+def targets(rows: Sequence[Timed]) -> list[tuple[str, float, float]]:
     """(what is promised, the ratio it takes, the ratio measured); met when measured >= taken."""
-    speed = {(r["model"], r["load"], r["contender"]): r["tokens_per_s"] for r in rows}
+    speed = best(rows)
 
     def ratio(load: str, other: str) -> float:
         return speed["character", load, "packed"] / speed["character", load, other]
@@ -97,91 +79,71 @@ def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
 def peak_memory() -> dict[str, dict[str, float]]:
     """MiB above the imports for serving `mixed-8`, by model and contender, each in a process."""
     names = [name for name in contender_names() if name != "products"]
-    imports = {name: _child("shipped", name, "import") for name in ("packed", names[-1])}
+    imports = {name: in_a_process(peak_of, name) for name in ("packed", names[-1])}
     return {
         model_name: {
-            name: _child(model_name, name, "serve") - imports.get(name, imports["packed"])
+            name: in_a_process(peak_of, name, model_name) - imports.get(name, imports["packed"])
             for name in names
         }
         for model_name in MODELS
     }
 
 
-def _child(model_name: str, contender: str, what: str) -> float:
-    command = [sys.executable, "-m", "benchmarks.engine", "--child", model_name, contender, what]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-def run_child(model_name: str, contender: str, what: str) -> None:
-    """In a fresh process: import what the contender needs, serve if told to, print the peak."""
-    torch.set_num_threads(1)
+def peak_of(contender: str, model_name: str | None = None) -> float:
+    """In a fresh process: import what the contender needs, serve a model if told to; the peak."""
     if contender == "transformers":
         from transformers import GPT2LMHeadModel  # noqa: F401 (its memory is what counts)
-    if what == "serve":
+    if model_name:
         prepare = next(c.prepare for c in CONTENDERS if c.name == contender)
         prepare(MODELS[model_name]())(mixed(8))
-    print(peak_mib())
+    return peak_mib()
 
 
-def print_table(rows: Sequence[Row]) -> None:
-    """The rows as a table for people."""
-    print(f"{'model':10} {'load':10} {'contender':13} {'tokens/s':>9} {'slowest':>8} {'fastest':>8}"
-          f" {'x baseline':>10} {'same text':>9}")  # fmt: skip
-    for row in rows:
-        same = "" if row["same_text"] is None else f"{row['same_text']:.0%}"
-        print(f"{row['model']:10} {row['load']:10} {row['contender']:13} "
-              f"{row['tokens_per_s']:9.0f} {min(row['repeats']):8.0f} {max(row['repeats']):8.0f} "
-              f"{row['vs_baseline']:10.2f} {same:>9}")  # fmt: skip
+def show(loads_of_rows: Sequence[Sequence[Timed]]) -> None:
+    """A table for people, load by load."""
+    table = Table("model:<10", "load:<10", "contender:<13", "tokens/s:>9.0f", "slowest:>8.0f",
+                  "fastest:>8.0f", "x baseline:>10.2f", "same text:>9.0%")  # fmt: skip
+    for rows in loads_of_rows:
+        [baseline] = [row.tokens_per_s for row in rows if row.contender == "baseline"]
+        for row in rows:
+            times_baseline = row.tokens_per_s / baseline
+            slowest, fastest = min(row.all_tokens_per_s), max(row.all_tokens_per_s)
+            table.add(row.model, row.load.name, row.contender, row.tokens_per_s, slowest, fastest,
+                      times_baseline, row.same_text)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
+    own = {
+        "--mixed": {"action": "store_true", "help": "only the mixed load, no memory"},
+        "--peers": {"action": "store_true", "help": "beside other people's engines"},
+        "--against": {"type": Path, "metavar": "FOLDER", "help": "another checkout"},
+        "--model": {"type": Path, "metavar": "FOLDER", "help": "a model of the hub's"},
+    }
     threads = torch.get_num_threads()
-    parser = command_line(__doc__, quick=False, threads=threads, clock="wall")
-    parser.add_argument("--mixed", action="store_true", help="only the mixed load, no memory")
-    parser.add_argument("--peers", action="store_true", help="beside other people's engines")
-    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout")
-    parser.add_argument("--model", type=Path, metavar="FOLDER", help="a model of the hub's")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.child:
-        run_child(*options.child)
-        return
-    facts, repeats = machine(), 3 if options.quick else 7
-    print(describe(facts))
+    options = begin(__doc__, arguments, own, quick=False, threads=threads, clock="wall")
+    quick, repeats = options.quick, 3 if options.quick else 7
     if options.against:
-        repeats = 3 if options.quick else 30
-        side_by_side.against(options.against, repeats, functools.partial(print, flush=True))
-        return
-    if options.peers:
-        beside_peers(repeats, 16 if options.quick else 64)
-        return
-    torch.set_num_threads(options.threads)
-    if options.model:
+        side_by_side.against(options.against, 3 if quick else 30)
+    elif options.peers:
+        print(f"generated tokens/s, median of {repeats} interleaved repeats, wall time\n")
+        print_targets(side_by_side.targets(side_by_side.compare(repeats, 16 if quick else 64)))
+    elif options.model:
         from benchmarks import hub_folder
 
-        print(f"{options.threads} thread(s), bfloat16, {repeats} interleaved repeats, wall time\n")
-        tell, new_tokens = functools.partial(print, flush=True), 8 if options.quick else 16
-        print_targets(hub_folder.compare(options.model, repeats, new_tokens, tell))
-        return
-    rows = [
-        row
-        for model_name in MODELS
-        for row in compare(model_name, loads(options.quick, options.mixed), repeats, options.clock)
-    ]
-    print(f"median of {repeats} interleaved repeats, {options.clock} time\n")
-    print_table(rows)
-    for model_name, peaks in ({} if options.mixed else peak_memory()).items():
-        shown = ", ".join(f"{name} {mib:.0f}" for name, mib in peaks.items())
-        print(f"\npeak memory above the imports, {model_name}, mixed-8, MiB: {shown}")
-    print_targets(targets(rows))
-
-
-def beside_peers(repeats: int, new_tokens: int) -> None:
-    """The engine and the peers that are installed, taking turns."""
-    print(f"generated tokens/s, median of {repeats} interleaved repeats, wall time\n")
-    rows = side_by_side.compare(repeats, new_tokens, functools.partial(print, flush=True))
-    print_targets(side_by_side.targets(rows))
+        print(f"bfloat16, {repeats} interleaved repeats, wall time\n")
+        print_targets(hub_folder.compare(options.model, repeats, 8 if quick else 16))
+    else:
+        print(f"median of {repeats} interleaved repeats, {options.clock} time\n")
+        all_loads = loads(quick, options.mixed)
+        found = [
+            rows for name in MODELS for rows in compare(name, all_loads, repeats, options.clock)
+        ]
+        show(found)
+        for model_name, peaks in ({} if options.mixed else peak_memory()).items():
+            shown = ", ".join(f"{name} {mib:.0f}" for name, mib in peaks.items())
+            print(f"\npeak memory above the imports, {model_name}, mixed-8, MiB: {shown}")
+        print_targets(targets([row for rows in found for row in rows]))
 
 
 if __name__ == "__main__":

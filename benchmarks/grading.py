@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import busy, command_line, describe, machine
+from benchmarks.measure import Table, begin, busy, option, p95
 from course.exercise import Exercise, Function
 from course.grading.batch import Batch, Local
 from course.grading.handed_in.submissions import Submission
@@ -43,7 +43,7 @@ ENDLESS_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The times of grading so many submissions; `each_s` has the seconds of every one, sorted."""
+    """The times of grading so many submissions; `each_s` has the seconds of every one."""
 
     name: str
     seconds: float
@@ -54,20 +54,14 @@ class Row:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     cores = len(os.sched_getaffinity(0))
-    parser = command_line(__doc__, busy=8)
-    parser.add_argument("--lesson", default="l01", help="graded lesson (default: %(default)s)")
-    parser.add_argument(
-        "--submissions", type=int, default=300, help="answers of a class (default: 300)"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=cores, help=f"grading processes (default: {cores})"
-    )
-    parser.add_argument(
-        "--right", type=int, default=1000, help="right answers graded beside load (default: 1000)"
-    )
-    options = parser.parse_args(arguments)
+    own = {
+        "--lesson": option("l01", "graded lesson"),
+        "--submissions": option(300, "answers of a class"),
+        "--workers": option(cores, "grading processes"),
+        "--right": option(1000, "right answers graded beside load"),
+    }
+    options = begin(__doc__, arguments, own, busy=8)
     stem = find_lesson(options.lesson).stem
-    facts = machine()
     typical = a_class(stem, options.submissions)
     slow = with_endless_loops(stem, typical)
     rows = [
@@ -78,20 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with busy(options.busy):
             right = a_class(stem, options.right, {"right": 1})
             rows.append(timed(f"right, {options.busy} busy", right, options.workers))
-    print(describe(facts))
     print(f"{stem}, {len(lesson_exercises(stem))} exercises; {options.workers} workers\n")
     show(rows)
 
 
 def show(rows: Sequence[Row]) -> None:
     """The table, as text; below it what the answers came to."""
-    print(f"{'':16} {'files':>6} {'seconds':>8} {'per s':>6} {'p50 s':>7} {'p95 s':>7} "
-          f"{'timed out':>10}")  # fmt: skip
+    table = Table(":<16", "files:>6", "seconds:>8.1f", "per s:>6.1f", "p50 s:>7.3f",
+                  "p95 s:>7.3f", "timed out:>10")  # fmt: skip
     for row in rows:
         count, p50_s = len(row.each_s), statistics.median(row.each_s)
-        p95_s = row.each_s[min(count - 1, int(0.95 * count))]
-        print(f"{row.name:16} {count:6} {row.seconds:8.1f} {count / row.seconds:6.1f} "
-              f"{p50_s:7.3f} {p95_s:7.3f} {row.statuses.get('timeout', 0):10}")  # fmt: skip
+        table.add(row.name, count, row.seconds, count / row.seconds, p50_s, p95(row.each_s),
+                  row.statuses.get("timeout", 0))  # fmt: skip
     for row in rows:
         counts = ", ".join(f"{count} {status}" for status, count in row.statuses.items())
         print(f"\n{row.name}: {counts}", end="")
@@ -105,7 +97,7 @@ def timed(name: str, submissions: Sequence[Submission], workers: int) -> Row:
         began = time.perf_counter()
         records = list(batch.grade(submissions, Local(workers)))
         seconds = time.perf_counter() - began
-    each_s = tuple(sorted(record.seconds for record in records))
+    each_s = tuple(record.seconds for record in records)
     statuses = Counter(mark.status for record in records for mark in record.marks)
     return Row(name, seconds, each_s, dict(statuses.most_common()))
 

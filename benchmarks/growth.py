@@ -9,18 +9,13 @@ that a fresh process has held by then, less what it held after its first hundred
 keeping every step, once the newest hundred.
 """
 
-import argparse
 import functools
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from msgspec.json import encode
 
-from benchmarks.measure import command_line, describe, interleave, machine, peak_mib
+from benchmarks.measure import begin, in_a_process, interleave, median_and_range, peak_mib
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
@@ -43,8 +38,6 @@ SETTINGS = {
     for store, limits in STORES.items()
     for order in ({"policy": "fcfs"}, PRIORITY)
 }
-
-Row = dict[str, Any]
 
 
 def queue_of(model: GPT, num_waiting: int) -> Engine:
@@ -79,8 +72,8 @@ def drain(model: GPT, count: int) -> None:
     Engine(model, EngineConfig(64, max_batch_size=BATCH)).run(requests)
 
 
-def times(model: GPT, *, quick: bool, clock: str) -> list[Row]:
-    """A row per number waiting, and per length of a queue to drain, in ms."""
+def times(model: GPT, *, quick: bool, clock: str) -> None:
+    """A line per number waiting, and per length of a queue to drain, in ms."""
     lengths = (10, 100, 1000) if quick else (10, 100, 1000, 10_000)
     engines = {str(n): queue_of(model, n) for n in lengths}
     steps = interleave({n: engine.step for n, engine in engines.items()}, 20 if quick else 100)
@@ -92,45 +85,30 @@ def times(model: GPT, *, quick: bool, clock: str) -> list[Row]:
         engines = {str(n): prefilling_queue(model, n, config) for n in lengths}
         run = interleave({n: engine.step for n, engine in engines.items()}, 10 if quick else 12)
         found.append((f"step of 64, {name}", run, False))
-    return [
-        {"what": what, "n": int(n), "ms": [1000 * s / each for s in timings.seconds(clock)],
-         "median_ms": 1000 * timings.median_s(clock) / each}
-        for what, measured, is_each in found
-        for n, timings in measured.items()
-        for each in (int(n) if is_each else 1,)
-    ]  # fmt: skip
+    for what, measured, is_each in found:
+        for n, timings in measured.items():
+            each = int(n) if is_each else 1
+            ms = [1000 * seconds / each for seconds in timings.seconds(clock)]
+            print(f"{what}, {int(n):6,}: {median_and_range(ms, 3)} ms")
 
 
-def traces(model: GPT, *, quick: bool) -> list[Row]:
-    """A row per number waiting: how long the JSON of a trace of 1,000 steps is, in MB."""
-    rows: list[Row] = []
+def traces(model: GPT, *, quick: bool) -> None:
+    """A line per number waiting: how long the JSON of a trace of 1,000 steps is, in MB."""
     for n in (10, 1000) if quick else (10, 100, 1000, 10_000):
         engine = queue_of(model, n)
         while len(engine.steps) < NUM_STEPS:
             engine.step()
         trace = engine.trace().to_json()
-        sizes = {part: len(encode(trace[part])) / 1e6 for part in ("steps", "requests")}
-        rows.append({"what": "trace", "n": n, "mb": len(encode(trace)) / 1e6, **sizes})
-    return rows
+        whole, steps, requests = (
+            len(encode(part)) / 1e6 for part in (trace, trace["steps"], trace["requests"])
+        )
+        print(f"trace, {n:6,} waiting: {whole:6.2f} MB of JSON, of which steps {steps:.2f}, "
+              f"requests {requests:.2f}")  # fmt: skip
 
 
-def memory(*, quick: bool) -> list[Row]:
-    """A row per number of requests served, with and without forgetting, each in a process."""
-    rows: list[Row] = []
-    for keep_steps in (None, KEEP_STEPS):
-        command = [sys.executable, "-m", "benchmarks.growth", "--child", str(keep_steps or 0)]
-        command += ["--quick"] if quick else []
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        rows += [
-            {"what": "memory", "n": n, "keep_steps": keep_steps, "mib": mib}
-            for n, mib in json.loads(said)
-        ]
-    return rows
-
-
-def run_child(keep_steps: int, *, quick: bool) -> None:
-    """In a fresh process: serve small requests, and print [how many, MiB above the first]."""
-    config = EngineConfig(64, max_batch_size=BATCH, keep_steps=keep_steps or None)
+def memory(keep_steps: int | None, *, quick: bool) -> list[tuple[int, float]]:
+    """In a fresh process: serve small requests; how many, and MiB above the first hundred."""
+    config = EngineConfig(64, max_batch_size=BATCH, keep_steps=keep_steps)
     engine, first, found = Engine(load_model(), config), 0.0, list[tuple[int, float]]()
     points = (1000, 2000) if quick else (1000, 2000, 5000, 10_000, 20_000)
     for start in range(0, points[-1], 100):
@@ -138,42 +116,19 @@ def run_child(keep_steps: int, *, quick: bool) -> None:
         first = first or peak_mib()
         if start + 100 in points:
             found.append((start + 100, peak_mib() - first))
-    print(json.dumps(found))
-
-
-def print_table(rows: Sequence[Row]) -> None:
-    """The rows as lines for people."""
-    for row in rows:
-        match row["what"]:
-            case "trace":
-                print(f"trace, {row['n']:6,} waiting: {row['mb']:6.2f} MB of JSON, of which steps "
-                      f"{row['steps']:.2f}, requests {row['requests']:.2f}")  # fmt: skip
-            case "memory":
-                kept = f"{row['keep_steps']} steps" if row["keep_steps"] else "every step"
-                print(f"memory, {row['n']:6,} served, {kept} kept: {row['mib']:+.1f} MiB")
-            case what:
-                print(f"{what}, {row['n']:6,}: {row['median_ms']:.3f} ms "
-                      f"({min(row['ms']):.3f} to {max(row['ms']):.3f})")  # fmt: skip
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, clock="cpu")
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    if options.child is not None:
-        run_child(options.child, quick=options.quick)
-        return
-    facts, model = machine(), load_model()
-    rows = [
-        *times(model, quick=options.quick, clock=options.clock),
-        *traces(model, quick=options.quick),
-        *memory(quick=options.quick),
-    ]
-    print(describe(facts))
+    options = begin(__doc__, arguments, quick=False, clock="cpu")
+    quick, model = options.quick, load_model()
     print(f"medians of interleaved repeats, {options.clock} time\n")
-    print_table(rows)
+    times(model, quick=quick, clock=options.clock)
+    traces(model, quick=quick)
+    for kept, keep_steps in {"every step": None, f"{KEEP_STEPS} steps": KEEP_STEPS}.items():
+        for n, mib in in_a_process(functools.partial(memory, quick=quick), keep_steps):
+            print(f"memory, {n:6,} served, {kept} kept: {mib:+.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -2,24 +2,21 @@
 
 import functools
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from benchmarks.contenders import prepare_engine, static_batch
 from benchmarks.loads import decode, mixed
-from benchmarks.measure import interleave, median_and_range
+from benchmarks.measure import interleave, median_and_range, ratios
 from benchmarks.peers import continuous_batching
 from nanogpt.checkpoints.weights import load_model
 
 WANTED = {"decode-1": 1.2, "decode-8": 1.2, "mixed-8": 2.0}  # times the speed of transformers
 
 
-def compare(
-    folder: Path, repeats: int, new_tokens: int, tell: Callable[[str], None]
-) -> list[tuple[str, float, float]]:
-    """The targets, as `print_targets` wants them; `tell` gets each line as it is known."""
+def compare(folder: Path, repeats: int, new_tokens: int) -> list[tuple[str, float, float]]:
+    """The targets, as `print_targets` wants them; each line is printed as it is known."""
     from transformers import AutoModelForCausalLM
 
     model = load_model(folder, torch.bfloat16)
@@ -39,18 +36,18 @@ def compare(
         serves = {"engine": prepare_engine(model, max_kv_tokens=4096, block_size=16), **peers}
         turns = {name: functools.partial(serve, load) for name, serve in serves.items()}
         timed = interleave({**turns, "sum": numbers.sum}, repeats)
-        ours = timed["engine"].wall_s
+        ours = timed["engine"]
         for name in serves:
-            theirs = timed[name].wall_s
-            speeds = median_and_range([load.num_generated / s for s in theirs], 1)
-            ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
-            tell(f"{load.name:10} {name:12} {speeds:26} engine / it {median_and_range(ratios)}")
+            speeds = median_and_range([load.num_generated / s for s in timed[name].wall_s], 1)
+            times = timed[name].over(ours, "wall")
+            shown = f"{speeds:26} engine / it {median_and_range(times)}"
+            print(f"{load.name:10} {name:12} {shown}", flush=True)
             if name in peers:
                 what = f"{load.name}: engine / {name}"
-                found.append((what, WANTED[load.name], statistics.median(ratios)))
+                found.append((what, WANTED[load.name], statistics.median(times)))
         if load.num_requests == 1:
-            rates = [num_bytes * load.num_generated / s / 1e9 for s in ours]
+            rates = [num_bytes * load.num_generated / s / 1e9 for s in ours.wall_s]
             sums = [numbers.nbytes / s / 1e9 for s in timed["sum"].wall_s]
-            shares = median_and_range([a / b for a, b in zip(rates, sums, strict=True)])
-            tell(f"weights at {median_and_range(rates, 1)} GB/s, {shares} of the rate of a sum")
+            shares = median_and_range(ratios(rates, sums))
+            print(f"weights at {median_and_range(rates, 1)} GB/s, {shares} of the rate of a sum")
     return found

@@ -12,6 +12,11 @@ from nanogpt.model import GPT
 
 MIXED_PROMPTS = (8, 200)
 """Shortest and longest prompt of a mixed load, in tokens."""
+OPENINGS = (
+    "ROMEO:\nWhat say", "JULIET:\nO, my l", "KING RICHARD:\nN", "First Citizen:\n",
+    "Shall I be plai", "Come, sir, and h", "GLOUCESTER:\nMy ", "The king is not",
+)  # fmt: skip
+"""Of Shakespeare's: texts that the shipped model goes on with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks.measure import busy, command_line, describe, machine
+from benchmarks.measure import begin, busy, option, p95
 from course.exercise import Exercise
 from course.launcher.doctor import is_temporary
 from course.launcher.server import FIRST_PAGE, ONE_THREAD, answers
@@ -111,16 +111,14 @@ class Edit:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     stems = [each.stem for each in sorted(ROOT.glob("lessons/l[0-9]*.py"))]
-    parser = command_line(__doc__, repeats=3, busy=0)
-    parser.add_argument("--lessons", default="", help="such as l01,l05 (default: all)")
-    parser.add_argument(
-        "--edits", type=int, default=20, help="answers typed in each lesson (default: 20)"
-    )
-    options = parser.parse_args(arguments)
+    own = {
+        "--lessons": {"default": "", "help": "such as l01,l05 (default: all)"},
+        "--edits": option(20, "answers typed in each lesson"),
+    }
+    options = begin(__doc__, arguments, own, repeats=3, busy=0)
     wanted = tuple(options.lessons.split(","))
     chosen = [each for each in stems if each.startswith(wanted)]
-    facts = machine()
-    print(describe(facts), f"; {options.busy} busy processes", sep="")
+    print(f"{options.busy} busy processes")
     print(f"seconds, slowest of {options.repeats}; ms from the key, median and p95\n")
     print(f"{'lesson':28} {'heading':>8} {'verdict':>8} {'picture':>8}")
     openings: dict[str, list[Opening]] = {stem: [] for stem in chosen}
@@ -142,27 +140,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def row(stem: str, openings: Sequence[Opening], edits: Sequence[Edit]) -> str:
     """A lesson's line."""
-    slowest = (
-        max(each.heading_s for each in openings),
-        max(each.verdict_s for each in openings),
-        max(each.picture_s for each in openings),
-    )
-    return f"{stem:28} " + " ".join(f"{each:8.1f}" for each in slowest) + f" {percentiles(edits)}"
+    times = zip(*map(astuple, openings), strict=True)
+    return f"{stem:28} {' '.join(f'{max(each):8.1f}' for each in times)} {percentiles(edits)}"
 
 
 def percentiles(edits: Sequence[Edit]) -> str:
     """Median and p95 of the verdicts, of the pictures and of everything."""
-    if not edits:
-        return ""
-    shown = []
-    for name, values in (
-        ("verdict", sorted(each.verdict_ms for each in edits)),
-        ("pictures", sorted(each.pictures_ms for each in edits)),
-        ("all", sorted(each.all_ms for each in edits)),
-    ):
-        p95 = values[min(len(values) - 1, int(0.95 * len(values)))]
-        shown.append(f"{name} {statistics.median(values):5.0f} {p95:5.0f}")
-    return "   ".join(shown)
+    columns = zip(*map(astuple, edits), strict=True)
+    named = zip(("verdict", "pictures", "all"), columns, strict=False)
+    return "   ".join(f"{name} {statistics.median(ms):5.0f} {p95(ms):5.0f}" for name, ms in named)
 
 
 # ---- a lesson in the browser ---------------------------------------------------------------------

@@ -12,25 +12,20 @@ program is the course's: both bring a hundred packages along and live in environ
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import tempfile
-import time
 import urllib.request
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-import torch
-
 from benchmarks.gpt2_folder import save_gpt2
 from benchmarks.loads import MODELS, of_length
-from benchmarks.measure import command_line, describe, machine, median_and_range
-from benchmarks.server import START_S, STREAMS, Running, is_up, started
+from benchmarks.measure import begin, median_and_range, option
+from benchmarks.server import SIZE, START_S, STREAMS, Running, answering, our_server
 from nanogpt.checkpoints.tokenizer import decode
 from nanogpt.server.server_settings import ServerSettings
 
@@ -38,8 +33,9 @@ PROMPT_TOKENS = 64
 NUM_PROMPTS = 400
 OURS, PEER = "nanogpt.server", "transformers serve"
 PEERS_SETTINGS = (
-    "--device", "cpu", "--dtype", "float32", "--continuous-batching",
+    "--host", "127.0.0.1", "--device", "cpu", "--dtype", "float32", "--continuous-batching",
     "--cb-max-batch-tokens", "64", "--cb-block-size", "32", "--cb-num-blocks", "160",
+    "--port",
 )  # fmt: skip
 """Room for 32 streams and little more: it computes every step over all the room that it has, and
 with 512 blocks and 256 tokens a step takes ten times as long."""
@@ -67,27 +63,6 @@ class Target:
 
     running: Running
     model: str
-
-
-@contextmanager
-def peer(program: str, folder: Path) -> Generator[Target]:
-    """`transformers serve` over the folder, once it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [program, "serve", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    command += PEERS_SETTINGS
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=os.environ | ALONE, **quiet) as process:
-        try:
-            end = time.monotonic() + 2 * START_S
-            while not is_up(port):
-                assert process.poll() is None, f"{program} serve ended with {process.returncode}"
-                assert time.monotonic() < end, f"{program} serve does not answer"
-                time.sleep(0.2)
-            yield Target(Running(psutil.Process(process.pid), port), str(folder))
-        finally:
-            process.terminate()
 
 
 def turn(guidellm: str, target: Target, tokens: int, seconds: int, number: int) -> list[Seen]:
@@ -188,30 +163,28 @@ def line(name: str, turns: Sequence[Seen]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, repeats=3)
-    parser.add_argument("--guidellm", default="guidellm", help="the program (default: guidellm)")
-    parser.add_argument("--transformers", help="the program; left out, only ours is served")
-    parser.add_argument(
-        "--model",
-        choices=MODELS,
-        default="character",
-        help="size of the model (default: character)",
-    )
-    parser.add_argument("--tokens", type=int, default=64, help="tokens of each text (default: 64)")
-    parser.add_argument("--seconds", type=int, default=8, help="seconds of each turn (default: 8)")
-    options = parser.parse_args(arguments)
+    own = {
+        "--guidellm": option("guidellm", "the program"),
+        "--transformers": {"help": "the program; left out, only ours is served"},
+        "--model": SIZE,
+        "--tokens": option(64, "tokens of each text"),
+        "--seconds": option(8, "seconds of each turn"),
+    }
+    options = begin(__doc__, arguments, own, repeats=3)
     for program in (options.guidellm, options.transformers or options.guidellm):
         if shutil.which(program) is None:
-            parser.error(f"there is no program {program!r}; docs/server.md says how to get it")
-    torch.set_num_threads(1)
-    print(f"{describe(machine())}; {options.model} size, {options.tokens} tokens each", flush=True)
+            raise SystemExit(f"there is no program {program!r}; docs/server.md says how to get it")
+    print(f"{options.model} size, {options.tokens} tokens each", flush=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
         save_gpt2(MODELS[options.model](), folder)
         interval = ServerSettings().stream_interval_ms
-        targets = {OURS: Target(stack.enter_context(started(folder, interval)), "nanogpt")}
+        ours = answering(our_server(folder, interval))
+        targets = {OURS: Target(stack.enter_context(ours), "nanogpt")}
         if options.transformers:
-            targets[PEER] = stack.enter_context(peer(options.transformers, folder))
+            command = [options.transformers, "serve", str(folder), *PEERS_SETTINGS]
+            peers = answering(command, env=os.environ | ALONE)
+            targets[PEER] = Target(stack.enter_context(peers), str(folder))
         seen = take_turns(
             options.guidellm, targets, options.tokens, options.seconds, options.repeats
         )

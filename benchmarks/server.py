@@ -23,13 +23,13 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
-import torch
 
 from benchmarks.contenders import run_engine
 from benchmarks.loads import MODELS, Load, decode
-from benchmarks.measure import command_line, describe, machine, median_and_range
+from benchmarks.measure import Table, begin, median_and_range, option
 from nanogpt.checkpoints.weights import load_model, save_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
@@ -42,20 +42,8 @@ STREAMS = (1, 8, 32)
 WANTED = 1.15
 """At 32 streams the server may take so many times what the bare engine takes."""
 INTERVALS = {"every step": 0, "usual interval": ServerSettings().stream_interval_ms}
-START_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """So many streams: what the bare engine takes for a token, and how often that a server takes.
-
-    `bare_us` by repeat, on the wall; `wall` and `cpu` are ratios by repeat, by kind of server.
-    """
-
-    streams: int
-    bare_us: list[float]
-    wall: dict[str, list[float]]
-    cpu: dict[str, list[float]]
+START_S = 120.0
+SIZE = {"choices": MODELS, **option("character", "size of the model")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +55,32 @@ class Running:
 
 
 @contextmanager
-def started(weights: Path, interval_ms: int) -> Generator[Running]:
-    """The real command, once it answers."""
+def answering(command: Sequence[str], **settings: Any) -> Generator[Running]:
+    """A server's command with a free port behind it, once it answers; ended at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = {
-        "model": weights, "port": port, "stream-interval-ms": interval_ms, "temperature": 0,
-        "threads": 1, "token-budget": 256, "max-batch-size": max(STREAMS), "shutdown-s": 0,
-    }  # fmt: skip
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "nanogpt.server", *words]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([*command, str(port)], cwd=ROOT, **quiet, **settings) as process:
         try:
             end = time.monotonic() + START_S
             while not is_up(port):
-                assert process.poll() is None and time.monotonic() < end
+                assert process.poll() is None, f"{command[:3]} ended with {process.returncode}"
+                assert time.monotonic() < end, f"{command[:3]} does not answer"
                 time.sleep(0.1)
             yield Running(psutil.Process(process.pid), port)
         finally:
             process.terminate()
+
+
+def our_server(weights: Path, interval_ms: int) -> list[str]:
+    """The real command, but for the port at its end."""
+    options = {
+        "model": weights, "stream-interval-ms": interval_ms, "temperature": 0, "threads": 1,
+        "token-budget": 256, "max-batch-size": max(STREAMS), "shutdown-s": 0,
+    }  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return [sys.executable, "-m", "nanogpt.server", *words, "--port"]
 
 
 def is_up(port: int) -> bool:
@@ -134,53 +128,48 @@ def run_bare(load: Load, model: GPT) -> tuple[float, float]:
     return time.perf_counter() - start, time.process_time() - cpu
 
 
-def compare(load: Load, model: GPT, servers: dict[str, Running], repeats: int) -> Row:
-    """Let the engine and the servers take turns; a round beforehand is not counted."""
-    row = Row(load.num_requests, [], {each: [] for each in servers}, {each: [] for each in servers})
+def compare(
+    load: Load, model: GPT, servers: dict[str, Running], repeats: int, table: Table
+) -> None:
+    """Let the engine and the servers take turns; a round beforehand is not counted.
+
+    A line for each server: how often it takes what the bare engine takes, repeat by repeat.
+    """
+    bare_us: list[float] = []
+    wall: dict[str, list[float]] = {name: [] for name in servers}
+    cpu: dict[str, list[float]] = {name: [] for name in servers}
     for number in range(repeats + 1):
         bare_wall_s, bare_cpu_s = run_bare(load, model)
         taken = {name: serve_all(load, running) for name, running in servers.items()}
         if not number:
             continue
-        row.bare_us.append(bare_wall_s / load.num_generated * 1e6)
+        bare_us.append(bare_wall_s / load.num_generated * 1e6)
         for name, (wall_s, cpu_s) in taken.items():
-            row.wall[name].append(wall_s / bare_wall_s)
-            row.cpu[name].append(cpu_s / bare_cpu_s)
-    return row
+            wall[name].append(wall_s / bare_wall_s)
+            cpu[name].append(cpu_s / bare_cpu_s)
+    for name in servers:
+        times = median_and_range(wall[name]), median_and_range(cpu[name])
+        table.add(load.num_requests, statistics.median(bare_us), name, *times)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False)
-    parser.add_argument(
-        "--model",
-        choices=MODELS,
-        default="character",
-        help="size of the model (default: character)",
-    )
-    parser.add_argument(
-        "--tokens", type=int, default=200, help="tokens of each stream (default: 200)"
-    )
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    facts, repeats = machine(), 3 if options.quick else 9
-    print(f"{describe(facts)}; {options.model} size")
+    own = {"--model": SIZE, "--tokens": option(200, "tokens of each stream")}
+    options = begin(__doc__, arguments, own, quick=False)
+    repeats = 3 if options.quick else 9
+    print(f"{options.model} size")
     print(f"a server's time over the bare engine's, median of {repeats} (smallest to largest)\n")
-    print(f"{'streams':>7} {'bare, us/token':>14} {'events':16} {'wall':>19} {'CPU':>19}")
-    rows: list[Row] = []
+    table = Table("streams:>7", "bare, us/token:>14.0f", "events:<16", "wall:>19", "CPU:>19")
     with ExitStack() as stack:
         weights = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model.safetensors"
         save_model(MODELS[options.model](), weights)
         model = load_model(weights)
         servers = {
-            name: stack.enter_context(started(weights, ms)) for name, ms in INTERVALS.items()
+            name: stack.enter_context(answering(our_server(weights, ms)))
+            for name, ms in INTERVALS.items()
         }
         for streams in STREAMS:
-            rows.append(compare(decode(streams, options.tokens), model, servers, repeats))
-            bare = statistics.median(rows[-1].bare_us)
-            for name in servers:
-                wall, cpu = (median_and_range(of[name]) for of in (rows[-1].wall, rows[-1].cpu))
-                print(f"{streams:7} {bare:14.0f} {name:16} {wall:>19} {cpu:>19}", flush=True)
+            compare(decode(streams, options.tokens), model, servers, repeats, table)
 
 
 if __name__ == "__main__":

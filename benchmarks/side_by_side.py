@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.contenders import CONTENDERS, Serve, same_text
 from benchmarks.loads import MODELS, Load, decode, mixed
-from benchmarks.measure import median_and_range
+from benchmarks.measure import median_and_range, ratios
 from benchmarks.peers import PEERS
 from nanogpt.model import GPT
 
@@ -44,6 +44,11 @@ class Timed:
     def tokens_per_s(self) -> float:
         """Generated tokens per second, of the median repeat."""
         return self.load.num_generated / statistics.median(self.seconds)
+
+    @property
+    def all_tokens_per_s(self) -> list[float]:
+        """Generated tokens per second, repeat by repeat."""
+        return [self.load.num_generated / each for each in self.seconds]
 
 
 def contenders() -> list[str]:
@@ -119,17 +124,17 @@ def take_turns(
             ]
 
 
-def against(folder: Path, repeats: int, tell: Callable[[str], None]) -> None:
+def against(folder: Path, repeats: int) -> None:
     """How many times as fast as another checkout and CTranslate2: shipped model, one thread."""
     for rows in take_turns("shipped", 1, repeats, 64, folder):
         timed = {row.contender: row for row in rows}
         for other, row in timed.items():
             own = timed["packed" if other == "packed" + THERE else "compiled"]
             if other not in OURS:
-                pairs = zip(row.seconds, own.seconds, strict=True)
-                ratio = median_and_range([theirs / ours for theirs, ours in pairs])
+                ratio = median_and_range(ratios(row.seconds, own.seconds))
                 what = f"{row.load.name:10} {own.contender} / {other}"
-                tell(f"{what:37} {ratio:22} {own.tokens_per_s:,.0f}/s, {row.same_text:.0%} same")
+                speed = f"{own.tokens_per_s:,.0f}/s, {row.same_text:.0%} same"
+                print(f"{what:37} {ratio:22} {speed}", flush=True)
 
 
 def serve_on_request(contender: str, model: str, threads: str, new_tokens: str) -> None:
@@ -188,8 +193,7 @@ def line(rows: Sequence[Timed]) -> str:
     """One load in the table: tokens per second, slowest to fastest, contender by contender."""
     one = rows[0]
     cells = [
-        f"{row.tokens_per_s:,.0f} ({row.load.num_generated / max(row.seconds):,.0f} to "
-        f"{row.load.num_generated / min(row.seconds):,.0f})"
+        median_and_range(row.all_tokens_per_s, 0)
         + ("" if row.same_text in (None, 1.0) else f" {row.same_text:.0%} same")
         for row in rows
     ]
@@ -197,14 +201,14 @@ def line(rows: Sequence[Timed]) -> str:
     return start + "".join(f" {cell:>29}" for cell in cells)
 
 
-def compare(repeats: int, new_tokens: int, tell: Callable[[str], None]) -> list[Timed]:
-    """Both sizes at one and at two threads, every load; `tell` gets each line as it is known."""
-    tell(f"{'size':10} {'threads':>7} {'load':10}" + "".join(f" {c:>29}" for c in contenders()))
+def compare(repeats: int, new_tokens: int) -> list[Timed]:
+    """Both sizes at one and at two threads, every load; each line is printed as it is known."""
+    print(f"{'size':10} {'threads':>7} {'load':10}" + "".join(f" {c:>29}" for c in contenders()))
     found: list[Timed] = []
     for model in MODELS:
         for threads in (1, 2):
             for rows in take_turns(model, threads, repeats, new_tokens):
-                tell(line(rows))
+                print(line(rows), flush=True)
                 found += rows
     return found
 

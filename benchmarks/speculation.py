@@ -10,16 +10,15 @@ as long as a decode, is printed beside what is measured.
 """
 
 import functools
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from benchmarks.contenders import run_engine
-from benchmarks.loads import Load
-from benchmarks.measure import command_line, describe, interleave, machine, median_and_range
+from benchmarks.loads import OPENINGS, Load
+from benchmarks.measure import Table, begin, interleave, median_and_range, option
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import Clock, ClockRecord, WallClock
@@ -33,10 +32,6 @@ from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import ForwardRecord, StepRecord, Trace
 
-OPENINGS = (
-    "ROMEO:\nWhat say", "JULIET:\nO, my l", "KING RICHARD:\nN", "First Citizen:\n",
-    "Shall I be plai", "Come, sir, and h", "GLOUCESTER:\nMy ", "The king is not",
-)  # fmt: skip
 DRAFTS = (0, 1, 2, 3, 4, 5, 6)
 ROUNDS_OF_DRAFTS = 16
 """How often every opening is drafted from in a turn, so that a turn is long enough to time."""
@@ -66,8 +61,6 @@ class Row:
     `verifying` what a verifying pass takes, with all that the engine does around it.
     """
 
-    temperature: float
-    batch: int
     num_drafts: int
     tokens_per_s: list[float]
     measured: float
@@ -127,8 +120,6 @@ def compare(
         accepted, judged = accepted_of_judged(steps)
         rows.append(
             Row(
-                temperature,
-                load.num_requests,
                 k,
                 [load.num_generated / seconds for seconds in serve_s],
                 plain_s / statistics.median(serve_s),
@@ -181,43 +172,24 @@ def texts(trace: Trace) -> list[tuple[int, ...]]:
     return [trace.generated_tokens(record.id) for record in trace.requests]
 
 
-def table_line(row: Row) -> str:
-    """A row of the table."""
-
-    def cell(value: float | None, width: int, digits: int) -> str:
-        return f"{'' if value is None else format(value, f'.{digits}f'):>{width}}"
-
-    same = {None: "", True: "yes", False: "NO"}[row.same_text]
-    return (
-        f"{row.temperature:4g} {row.batch:5} {row.num_drafts:2} "
-        f"{median_and_range(row.tokens_per_s, 0):>22} {row.measured:8.2f} "
-        f"{cell(row.predicted, 9, 2)} {cell(row.p, 5, 2)} {row.tokens_per_pass:11.2f} "
-        f"{cell(row.alpha, 6, 3)} {row.verifying:9.2f} {same:>9}"
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, repeats=5, threads=1, clock="wall")
-    parser.add_argument(
-        "--new-tokens", type=int, default=128, help="tokens per request (default: 128)"
-    )
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    facts, model, draft = machine(), load_model(), TrigramDraft.load()
-    rows: list[Row] = []
-    for temperature in (0.0, 1.0):
-        for batch in (1, len(OPENINGS)):
-            load = load_of(batch, options.new_tokens)
-            rows += compare(model, draft, load, temperature, options.repeats, options.clock)
-    print(describe(facts))
+    own = {"--new-tokens": option(128, "tokens per request")}
+    options = begin(__doc__, arguments, own, repeats=5, threads=1, clock="wall")
+    model, draft = load_model(), TrigramDraft.load()
     print(f"{options.new_tokens} tokens per request, {options.clock} time; median of "
           f"{options.repeats} interleaved repeats")  # fmt: skip
     print("times in decodes without speculation: alpha a drafted token, pass a verifying pass\n")
-    print(f"{'temp':4} {'batch':>5} {'K':>2} {'tokens/s':>22} {'measured':>8} {'predicted':>9} "
-          f"{'p':>5} {'tokens/pass':>11} {'alpha':>6} {'pass':>9} {'same text':>9}")  # fmt: skip
-    for row in rows:
-        print(table_line(row))
+    table = Table("temp:>4g", "batch:>5", "K:>2", "tokens/s:>22", "measured:>8.2f",
+                  "predicted:>9.2f", "p:>5.2f", "tokens/pass:>11.2f", "alpha:>6.3f", "pass:>9.2f",
+                  "same text:>9")  # fmt: skip
+    for temperature, batch in itertools.product((0.0, 1.0), (1, len(OPENINGS))):
+        load = load_of(batch, options.new_tokens)
+        for row in compare(model, draft, load, temperature, options.repeats, options.clock):
+            per_s = median_and_range(row.tokens_per_s, 0)
+            same = {None: "", True: "yes", False: "NO"}[row.same_text]
+            table.add(temperature, batch, row.num_drafts, per_s, row.measured, row.predicted,
+                      row.p, row.tokens_per_pass, row.alpha, row.verifying, same)  # fmt: skip
 
 
 if __name__ == "__main__":

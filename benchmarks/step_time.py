@@ -30,7 +30,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import command_line
+from benchmarks.loads import OPENINGS
+from benchmarks.measure import begin
 from course.lesson_data.l11_step import decoding, timed_decodes
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
@@ -47,10 +48,6 @@ SHORT, LONG = 1, 240
 """Prompt tokens of the decodes that are timed."""
 NUM_STEPS = 24
 CHUNK = 200
-OPENINGS = (
-    "ROMEO:\nWhat say", "JULIET:\nO, my l", "KING RICHARD:\nN", "First Citizen:\n",
-    "Shall I be plai", "Come, sir, and h", "GLOUCESTER:\nMy ", "The king is not",
-)  # fmt: skip
 
 FILTERS = {
     "temperature 1": None, "top_k 50": (0, 50, 1.0), "top_p 0.9": (0, 0, 0.9),
@@ -205,11 +202,11 @@ def compile_s() -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure everything and write it."""
-    parser = command_line(__doc__, quick=False)
-    parser.add_argument("--output", type=Path, default=Path("lessons/data/step_time.json"))
-    parser.add_argument("--machine", default="one core of an AMD EPYC (Zen 3)")
-    options = parser.parse_args(argv)
-    torch.set_num_threads(1)
+    own = {
+        "--output": {"type": Path, "default": Path("lessons/data/step_time.json")},
+        "--machine": {"default": "one core of an AMD EPYC (Zen 3)"},
+    }
+    options = begin(__doc__, argv, own, quick=False)
     executors = ("packed",) if options.quick else ("packed", "compiled")
     found = {
         "machine": f"{options.machine}, {time.strftime('%B %Y')}",

@@ -7,36 +7,18 @@ is the median of the ratios within a repeat, with the smallest and the largest.
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import torch
 
 from benchmarks.contenders import make_engine, run_engine
 from benchmarks.loads import Load, decode, of_length
-from benchmarks.measure import command_line, describe, interleave, machine, median_and_range
+from benchmarks.measure import Table, begin, interleave, median_and_range
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.engine import Engine
 from nanogpt.model import GPT
 
 STORAGES = ("full", "ring", "evict")
 EXECUTORS = ("packed", "padded")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One load on one executor: the window's speed by storage, and the most KV tokens held.
-
-    `ratios` are tokens per second over those of the full cache, repeat by repeat.
-    """
-
-    load: str
-    window: int
-    executor: str
-    full_per_s: float
-    ratios: dict[str, list[float]]
-    kv_full: int
-    kv_window: int
 
 
 def cases(quick: bool) -> list[tuple[Load, int]]:
@@ -52,47 +34,25 @@ def engine_for(model: GPT, load: Load, window: int, executor: str, storage: str)
     return make_engine(model, load, executor=executor, sliding_window=window, kv_storage=storage)
 
 
-def compare(model: GPT, load: Load, window: int, executor: str, repeats: int, clock: str) -> Row:
-    """Let the full cache and the window's storages take turns."""
-    engines = {each: engine_for(model, load, window, executor, each) for each in STORAGES}
-    timings = interleave(
-        {each: functools.partial(run_engine, engines[each], load) for each in STORAGES}, repeats
-    )
-    seconds = {each: timings[each].seconds(clock) for each in STORAGES}
-    held = {each: max(step.kv_after for step in engines[each].trace().steps) for each in STORAGES}
-    assert held["ring"] == held["evict"], held
-    return Row(
-        load.name,
-        window,
-        executor,
-        load.num_generated / timings["full"].median_s(clock),
-        {
-            each: [full / own for full, own in zip(seconds["full"], seconds[each], strict=True)]
-            for each in STORAGES[1:]
-        },
-        held["full"],
-        held["ring"],
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line(__doc__, quick=False, clock="wall")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    facts, model, repeats = machine(), load_model(), 3 if options.quick else 9
-    print(describe(facts))
+    options = begin(__doc__, arguments, quick=False, clock="wall")
+    model, clock, repeats = load_model(), options.clock, 3 if options.quick else 9
     print(f"tokens/s over the full cache's, median of {repeats} repeats (smallest to largest)\n")
-    print(f"{'load':12} {'window':>6} {'executor':8} {'full, tokens/s':>14}"
-          f" {'ring':>19} {'evict':>19} {'KV tokens held':>15}")  # fmt: skip
-    rows: list[Row] = []
-    for load, window in cases(options.quick):
-        for executor in EXECUTORS:
-            row = compare(model, load, window, executor, repeats, options.clock)
-            rows.append(row)
-            shown = [median_and_range(ratios) for ratios in row.ratios.values()]
-            print(f"{row.load:12} {row.window:6} {row.executor:8} {row.full_per_s:14.0f}"
-                  f" {shown[0]:>19} {shown[1]:>19} {row.kv_full:7} -> {row.kv_window}")  # fmt: skip
+    table = Table("load:<12", "window:>6", "executor:<8", "full, tokens/s:>14.0f", "ring:>19",
+                  "evict:>19", "KV tokens held:>15")  # fmt: skip
+    for (load, window), executor in itertools.product(cases(options.quick), EXECUTORS):
+        engines = {each: engine_for(model, load, window, executor, each) for each in STORAGES}
+        turns = {each: functools.partial(run_engine, engines[each], load) for each in STORAGES}
+        timings = interleave(turns, repeats)
+        full = timings["full"]
+        ring, evict = (
+            median_and_range(full.over(timings[each], clock)) for each in ("ring", "evict")
+        )
+        held = {each: max(s.kv_after for s in engines[each].trace().steps) for each in STORAGES}
+        assert held["ring"] == held["evict"], held
+        per_s, kv = load.num_generated / full.median_s(clock), f"{held['full']} -> {held['ring']}"
+        table.add(load.name, window, executor, per_s, ring, evict, kv)
 
 
 if __name__ == "__main__":

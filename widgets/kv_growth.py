@@ -47,7 +47,7 @@ class _Step(Struct):
     kv_peak: Natural | None = None
 
 
-class KVGrowth(Picture):
+class KVGrowth(Picture, styles=("kv_budget",)):
     """Each request's KV tokens on top of the others' against the KV budget, run above run.
 
     Each run is {"label": str, "window": int or None, "trace": Trace.to_json()}. A run without a

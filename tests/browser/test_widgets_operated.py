@@ -20,7 +20,7 @@ def said(page):
 
 def test_a_kv_budget_is_drawn_to_scale_and_its_columns_show_time_when_asked(show):
     page = from_the_start(show([make("KVBudget")]))
-    held = page.locator(".sn-kv-picture .sn-kv-box-held")
+    held = page.locator(".sn-kv-budget .sn-picture .sn-kv-box-held")
     heights = [each.bounding_box()["height"] for each in at_rest(held).all()]
     assert [round(10 * each / heights[0]) for each in heights] == [
         10, 11, 10, 12, 13, 14, 11, 12, 13, 14,

@@ -47,7 +47,7 @@ def test_the_keyboard_and_the_pointer_step_a_picture_and_the_page_hears_nothing(
         seen.append(live(page).split(":")[0])
     assert seen[4:] == ["Step 1", "Step 14"]
     assert at_rest(page).evaluate("document.body.dataset.heard") is None
-    page.locator(".sn-tl-picture").click(position={"x": 3 + 57 * 2.5, "y": 60})
+    page.locator(".sn-timeline .sn-picture").click(position={"x": 3 + 57 * 2.5, "y": 60})
     assert live(page).startswith("Step 2: ")
 
 
@@ -66,9 +66,9 @@ def test_the_first_step_that_differs_is_open_marked_in_both_runs_and_found_again
     assert opened == ["Yours, step 1", "Step 0", "Yours, step 3", "Step 14"]
     first = page.locator(".sn-timeline").first
     places = "(all) => all.map((each) => [each.getAttribute('x'), each.getAttribute('y')])"
-    marks = first.locator(".sn-tl-picture .sn-tl-first").evaluate_all(places)
+    marks = first.locator(".sn-picture .sn-tl-first").evaluate_all(places)
     assert len(marks) == 2
-    assert marks == at_rest(first).locator(".sn-tl-cursor").evaluate_all(places)
+    assert marks == at_rest(first).locator(".sn-cursor").evaluate_all(places)
     assert first.locator(".sn-note").text_content() == (
         "Step 1 is the first that differs. Yours: request 1 prefills tokens 0 to 23 of 24 and "
         "samples a line break. The reference: request 1 prefills tokens 0 to 7 of 24."
@@ -103,7 +103,7 @@ def test_on_a_narrow_page_the_cursor_and_the_clock_are_in_view_and_stay_so(show)
     for width in (390, 1000, 390):  # turned, and back
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => done(1)))")
-        left, right = box(page.locator(".sn-tl-cursor"))
+        left, right = box(page.locator(".sn-timeline .sn-cursor"))
         assert 0 <= left < right <= width
 
 

@@ -5,6 +5,7 @@ import {
   areaPath, fleetOf, fleetPlaces, laneColumns, lastBefore, marksWithin, mostZoom, nearestEvent, nextTrouble, queueAt, queueColumns,
   runsWithin, waitsOf, windowAt, workerAt,
 } from "../../widgets/static/fleet_view_layout.js";
+import { laneScale } from "../../widgets/static/lanes.js";
 import { fleetWords, namesOf, passWords, runWords, wayWords } from "../../widgets/static/fleet_view_words.js";
 
 // ---- a small fleet --------------------------------------------------------------------------
@@ -130,11 +131,11 @@ test("the queue's columns hold the most of each", () => {
 test("equal columns become one step of the outline", () => {
   assert.equal(areaPath([0, 2, 2, 1], { left: 10, base: 100, tall: 20, top: 2 }), "M11 100.0V80.0H13V100.0ZM13 100.0V90.0H14V100.0Z");
   assert.equal(areaPath([1, 1], { left: 0, base: 10, tall: 10, top: 2, floors: [0, 1] }), "M0 10.0V5.0H1V10.0ZM1 5.0V0.0H2V5.0Z");
-  assert.deepEqual(marksWithin([0, 10, 11, 50, 200], { from: 0, to: 100 }, 100, 3), [0, 9, 12, 51]);
+  assert.deepEqual(marksWithin([0, 10, 11, 50, 200], laneScale({ from: 0, to: 100 }, 20, 120), 3), [20, 29, 32, 71]);
 });
 
 test("lanes have names beside them where there is room, above them where there is none", () => {
-  const [wide, slim] = [fleetPlaces(4, 900, true), fleetPlaces(4, 330, false)];
+  const [wide, slim] = [[900, true], [330, false]].map(([width, zoomed]) => fleetPlaces(4, width, zoomed, { from: 0, to: 1 }));
   assert.ok(wide.left > 90 && slim.left < 10 && slim.overview === 0 && wide.overview > 0);
   for (const places of [wide, slim]) {
     assert.deepEqual([0, 3].map((worker) => places.laneAt(places.lane_top(worker) + 5)), [0, 3]);

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
-  boxesOf, deepestQueue, kvSteps, lifeOf, mostHeld, runsOf, stepWidth, totalsOf, wholeTime,
+  deepestQueue, kvSteps, lifeOf, mostHeld, runsOf, totalsOf, wholeTime,
 } from "../../widgets/static/kv_budget_layout.js";
+import { boxesOf, stepWidth } from "../../widgets/static/kv_stacks.js";
 import { kvStepWords, totalsWords } from "../../widgets/static/kv_budget_words.js";
 import { decode, prefill, smallTrace, step, wait } from "./trace_fixture.mjs";
 
@@ -44,25 +45,25 @@ test("recomputed are the tokens of a prefill below what the request had reached 
 
 test("a stack keeps its recomputed part hatched for as long as it is held", () => {
   const steps = kvSteps(swapped());
-  assert.deepEqual(steps[1].stack, [{ id: 0, tokens: 4, again: 0 }, { id: 1, tokens: 4, again: 0 }]);
-  assert.deepEqual(steps[4].stack, [{ id: 1, tokens: 2, again: 2 }]);
-  assert.deepEqual(steps[6].stack, [{ id: 1, tokens: 5, again: 4 }]);
+  assert.deepEqual(steps[1].stack, [{ id: 0, amount: 4, again: 0 }, { id: 1, amount: 4, again: 0 }]);
+  assert.deepEqual(steps[4].stack, [{ id: 1, amount: 2, again: 2 }]);
+  assert.deepEqual(steps[6].stack, [{ id: 1, amount: 5, again: 4 }]);
 });
 
 test("a preemption drops what the request held, and counts what it keeps", () => {
   const steps = kvSteps(swapped());
-  assert.deepEqual(steps[2].dropped, [{ id: 1, tokens: 4, generated: 1 }]);
-  assert.deepEqual(steps[5].dropped, [{ id: 1, tokens: 2, generated: 1 }]);
-  assert.deepEqual(steps[3].finished, [{ id: 0, tokens: 6 }]);
+  assert.deepEqual(steps[2].dropped, [{ id: 1, amount: 4, generated: 1 }]);
+  assert.deepEqual(steps[5].dropped, [{ id: 1, amount: 2, generated: 1 }]);
+  assert.deepEqual(steps[3].finished, [{ id: 0, amount: 6 }]);
 });
 
 test("boxes lie on top of each other: held, finished, dropped", () => {
   const [, two, three] = [1, 2, 3].map((index) => boxesOf(kvSteps(swapped())[index]));
   assert.deepEqual(two, [
-    { kind: "held", id: 0, from: 0, tokens: 5, again: 0 },
-    { kind: "dropped", id: 1, from: 5, tokens: 4, again: 0 },
+    { kind: "held", id: 0, from: 0, amount: 5, again: 0 },
+    { kind: "dropped", id: 1, from: 5, amount: 4, again: 0 },
   ]);
-  assert.deepEqual(three, [{ kind: "finished", id: 0, from: 0, tokens: 6, again: 0 }]);
+  assert.deepEqual(three, [{ kind: "finished", id: 0, from: 0, amount: 6, again: 0 }]);
 });
 
 test("the chart shows the budget and whatever did not fit under it", () => {

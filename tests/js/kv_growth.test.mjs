@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
-  growthBoxes, growthSteps, growthTotals, longestSteps, mostOf, mostPadding, shownRuns, splitRuns, unitOf,
+  growthSteps, growthTotals, longestSteps, mostOf, mostPadding, shownRuns, splitRuns, unitOf,
 } from "../../widgets/static/kv_growth_layout.js";
+import { boxesOf } from "../../widgets/static/kv_stacks.js";
 import { growthStepWords, growthTotalsWords, runWords } from "../../widgets/static/kv_growth_words.js";
 import { decode, prefill, smallTrace, step } from "./trace_fixture.mjs";
 
@@ -44,8 +45,8 @@ test("the run without a window stays, and one of the others joins it", () => {
 
 test("a column is stacked in the order of arrival, then what was released", () => {
   const steps = growthSteps(run().trace, tokens);
-  assert.deepEqual(growthBoxes(steps[1]).map(({ id, from, amount }) => [id, from, amount]), [[0, 0, 4], [1, 4, 3]]);
-  assert.deepEqual(growthBoxes(steps[2]).map(({ kind, id, from, amount }) => [kind, id, from, amount]),
+  assert.deepEqual(boxesOf(steps[1]).map(({ id, from, amount }) => [id, from, amount]), [[0, 0, 4], [1, 4, 3]]);
+  assert.deepEqual(boxesOf(steps[2]).map(({ kind, id, from, amount }) => [kind, id, from, amount]),
     [["held", 0, 0, 4], ["dropped", 1, 4, 3]]);
   assert.deepEqual(steps[3].finished, [{ id: 0, amount: 5 }]);
 });

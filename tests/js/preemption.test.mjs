@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import {
-  cut, cyclePlaces, dotsOf, eventAt, eventWords, timeRange, timeTicks,
-} from "../../widgets/static/slo_cycle_layout.js";
+import { middleWithin, ticksWithin } from "../../widgets/static/chart.js";
+import { cyclePlaces, dotsOf, eventAt, eventWords, timeRange } from "../../widgets/static/slo_cycle_layout.js";
 import {
   boardPlaces, hasEnded, layersRun, layerWords, stateAt, timesWords, votesWords, workKind, workWords, writeAt,
 } from "../../widgets/static/vote_board_layout.js";
@@ -118,22 +117,19 @@ test("the whole cycle is shown, or what lies between the arrival and the re-admi
 });
 
 test("ticks are round, and below 0 where the range is", () => {
-  assert.deepEqual(timeTicks({ from: -1000, to: 141000 }, 4), [0, 50, 100]);
-  assert.deepEqual(timeTicks({ from: -1000, to: 1200 }, 4), [-1, 0, 1]);
-  assert.deepEqual(timeTicks({ from: 87460, to: 97540 }, 4), [90, 95]);
+  assert.deepEqual(ticksWithin(-1, 141, 4), [0, 50, 100]);
+  assert.deepEqual(ticksWithin(-1, 1.2, 4), [-1, 0, 1]);
+  assert.deepEqual(ticksWithin(87.46, 97.54, 4), [90, 95]);
 });
 
 test("the words of a tick near an end stand within the picture, and elsewhere below it", () => {
-  const places = cyclePlaces(cycle.lanes, { from: 599000, to: 1200500 }, 330);
-  assert.deepEqual([places.x(600000), places.x(1200000)].map((x) => x > 20 && x < 305), [false, false]);
-  assert.deepEqual([places.middle(places.x(600000), "600"), places.middle(places.x(1200000), "1,200")], [10.8, 312]);
-  assert.equal(places.middle(100, "800"), 100);
+  assert.deepEqual([[4, 20], [322, 36], [100, 20]].map(([x, width]) => middleWithin(x, width, 0, 330)), [10, 312, 100]);
 });
 
 test("dots of one lane stand beside each other, and out of range they are not there", () => {
   const range = timeRange(cycle, true);
   const places = cyclePlaces(cycle.lanes, range, 900);
-  const dots = dotsOf(cycle.events, range, places);
+  const dots = dotsOf(cycle.events, places);
   assert.equal(dots[0][0].x, places.x(88000));
   assert.equal(dots[1][0].x, dots[0][0].x + 22);
   assert.equal(dots[1][0].exact, dots[0][0].exact);
@@ -144,7 +140,7 @@ test("dots of one lane stand beside each other, and out of range they are not th
 test("a press finds the nearest dot, or none", () => {
   const range = timeRange(cycle, false);
   const places = cyclePlaces(cycle.lanes, range, 900);
-  const dots = dotsOf(cycle.events, range, places);
+  const dots = dotsOf(cycle.events, places);
   assert.equal(eventAt(dots, places, places.x(140000) + 4, places.y(1) - 6), 4);
   assert.equal(eventAt(dots, places, places.x(10000), places.y(1)), null);
 });
@@ -152,10 +148,10 @@ test("a press finds the nearest dot, or none", () => {
 test("a span is cut to what is shown", () => {
   const range = { from: 50000, to: 100000 };
   const places = cyclePlaces(cycle.lanes, range, 900);
-  const box = cut(cycle.spans[0], range, places);
+  const box = places.cut(0, 93000);
   assert.equal(box.x, places.x(50000));
   assert.equal(box.width, places.x(93000) - places.x(50000));
-  assert.equal(cut({ from_us: 0, to_us: 40000 }, range, places), null);
+  assert.equal(places.cut(0, 40000), null);
   assert.ok(cyclePlaces(cycle.lanes, range, 330).narrow);
 });
 

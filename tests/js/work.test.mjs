@@ -43,7 +43,7 @@ test("every picture counts the tokens of a verifying pass", () => {
   assert.deepEqual(generatedAt(trace, 2).get(0), [2, 3, 4, 0, 2, 3, 4]);
   assert.equal(totalsOf(trace).generated, 7);
   assert.deepEqual(kvSteps(trace)[1].work, [{ id: 0, start: 4, end: 7, again: 0 }]);
-  assert.equal(kvSteps(trace)[2].finished[0].tokens, 10);
+  assert.equal(kvSteps(trace)[2].finished[0].amount, 10);
   assert.equal(growthSteps(trace, unitOf(null))[2].finished[0].amount, 10);
   assert.match(stepWords(trace, 1, alphabet), /decodes and samples 'b', 'c' and a line break/);
 });

@@ -1,10 +1,9 @@
 // p beside q for every token, a draft to choose, and two sliders for the numbers that decide.
 
 import { fateWords, lawOf, middle, missing, ruleWords, short, staying, stretches } from "./accept_bars_layout.js";
-import { chartText, hatch } from "./chart.js";
-import { freshId, mount, node, svg, titleRow } from "./dom.js";
+import { chartText, drawing, hatch, legendOf, middleWithin, styledKey } from "./chart.js";
+import { askAbove, freshId, mount, node, svg, titleRow } from "./dom.js";
 import { choiceButtons } from "./player.js";
-import { askAbove } from "./question.js";
 import { createSlider } from "./slider.js";
 
 const TALL = 150;
@@ -22,56 +21,58 @@ function drawToken(view, token, x, width, most, patterns) {
   const bar = (width - 2 * BAR_GAP) / 3;
   const tall = (share) => (share / most) * TALL;
   const both = Math.min(p[token], q[token]);
-  const group = svg("g", { class: `sn-hue-${token % 8}${token === draft ? " sn-ab-chosen" : ""}` });
-  const piece = (at, from, to, className, fill = null) => group.append(svg("rect", {
-    x: x + at * (bar + BAR_GAP), width: bar, y: base - tall(to), height: tall(to - from), class: className, fill,
-  }));
-  piece(0, 0, both, "sn-ab-both");
-  piece(0, both, p[token], "sn-ab-missing", `url(#${patterns.missing})`);
-  piece(1, 0, both, "sn-ab-both");
-  piece(1, both, q[token], "sn-ab-excess", `url(#${patterns.excess})`);
-  piece(2, 0, law[token], "sn-ab-law");
-  [["p", p], ["q", q], ["out", law]].forEach(([name, shares], at) => {
-    const middleOf = x + at * (bar + BAR_GAP) + bar / 2;
-    group.append(chartText(middleOf, base - tall(shares[token]) - 5, "middle", short(shares[token]), "sn-ab-share"));
-    group.append(chartText(middleOf, base + 15, "middle", name));
+  const left = (at) => x + at * (bar + BAR_GAP);
+  const piece = (at, from, to, className, pattern = null) => svg("rect", {
+    x: left(at), width: bar, y: base - tall(to), height: tall(to - from), class: className, fill: pattern && `url(#${pattern})`,
   });
-  group.append(chartText(x + width / 2, base + 34, "middle", tokens[token], token === draft ? "sn-ab-name sn-ab-here" : "sn-ab-name"));
-  return group;
+  return svg(
+    "g", { class: `sn-hue-${token % 8}${token === draft ? " sn-ab-chosen" : ""}` },
+    piece(0, 0, both, "sn-ab-both"),
+    piece(0, both, p[token], "sn-ab-missing", patterns.missing),
+    piece(1, 0, both, "sn-ab-both"),
+    piece(1, both, q[token], "sn-ab-excess", patterns.excess),
+    piece(2, 0, law[token], "sn-ab-law"),
+    ...[["p", p], ["q", q], ["out", law]].flatMap(([name, shares], at) => [
+      chartText(left(at) + bar / 2, base - tall(shares[token]) - 5, "middle", short(shares[token]), "sn-ab-share"),
+      chartText(left(at) + bar / 2, base + 15, "middle", name),
+    ]),
+    chartText(x + width / 2, base + 34, "middle", tokens[token], token === draft ? "sn-ab-name sn-ab-here" : "sn-ab-name"),
+  );
 }
 
 function drawBars(view, width) {
   const { tokens, p, q, law } = view;
   const patterns = { missing: freshId("missing"), excess: freshId("excess") };
   const words = tokens.map((token, at) => `${token}: p ${short(p[at])}, q ${short(q[at])}, comes out ${short(law[at])}`).join("; ");
-  const picture = svg("svg", { width, height: TOP + TALL + NAME, role: "img", "aria-label": words });
-  picture.append(svg("defs", {}, hatch(patterns.missing, "sn-ab-stripe-missing"), hatch(patterns.excess, "sn-ab-stripe-excess")));
-  picture.append(svg("path", { d: `M0 ${TOP + TALL + 0.5}H${width}`, class: "sn-ab-axis" }));
   const most = Math.max(...p, ...q, ...law);
   const column = Math.min(190, width / tokens.length);
   const wide = Math.min(150, column - 12);
-  tokens.forEach((_, token) => picture.append(drawToken(view, token, token * column + (column - wide) / 2, wide, most, patterns)));
-  return picture;
+  return drawing(
+    width, TOP + TALL + NAME, words, {},
+    svg("defs", {}, hatch(patterns.missing, "sn-ab-stripe-missing"), hatch(patterns.excess, "sn-ab-stripe-excess")),
+    svg("path", { d: `M0 ${TOP + TALL + 0.5}H${width}`, class: "sn-line" }),
+    ...tokens.map((_, token) => drawToken(view, token, token * column + (column - wide) / 2, wide, most, patterns)),
+  );
 }
 
 // 0 to 1 as a strip with what each part means, and a pointer at the number drawn.
-function drawStrip(name, parts, at, idle, width) {
-  const group = svg("g", { class: idle ? "sn-ab-idle" : "" });
-  for (const { from, to, words, className } of parts) {
-    const [x, wide] = [from * width, (to - from) * width];
-    group.append(svg("rect", { x: x + 0.5, y: 22, width: Math.max(0, wide - 1), height: STRIP, rx: 4, class: className }));
-    if (words.length * CHARACTER < wide) group.append(chartText(x + wide / 2, 22 + 17, "middle", words, "sn-ab-words"));
-  }
-  group.append(
+function drawStrip(name, parts, at, idle, width, top) {
+  return svg(
+    "g", { class: idle ? "sn-ab-idle" : "", transform: `translate(0 ${top})` },
+    ...parts.flatMap(({ from, to, words, className }) => {
+      const [x, wide] = [from * width, (to - from) * width];
+      return [
+        svg("rect", { x: x + 0.5, y: 22, width: Math.max(0, wide - 1), height: STRIP, rx: 4, class: className }),
+        words.length * CHARACTER < wide ? chartText(x + wide / 2, 22 + 17, "middle", words, "sn-ab-words") : null,
+      ];
+    }),
     svg("path", { d: `M${at * width} 18v${STRIP + 8}`, class: "sn-ab-at" }),
-    chartText(Math.max(28, Math.min(width - 28, at * width)), 13, "middle", `${name} = ${short(at)}`, "sn-ab-name"),
+    chartText(middleWithin(at * width, 56, 0, width), 13, "middle", `${name} = ${short(at)}`, "sn-ab-name"),
   );
-  return group;
 }
 
-function drawStrips({ tokens, p, q, draft, u, v, outcome }, width) {
+function drawStrips({ tokens, p, q, draft, u, v, outcome: [kept] }, width) {
   const stays = staying(p, q, draft);
-  const [kept] = outcome;
   const ofU = [
     { from: 0, to: stays, words: `${tokens[draft]} stays`, className: "sn-ab-stays" },
     { from: stays, to: 1, words: `${tokens[draft]} goes`, className: "sn-ab-goes" },
@@ -80,21 +81,15 @@ function drawStrips({ tokens, p, q, draft, u, v, outcome }, width) {
     from, to, words: tokens[token], className: `sn-ab-drawn sn-hue-${token % 8}`,
   }));
   const label = `u is ${short(u)}, of which ${short(stays)} keep the draft. v is ${short(v)}${kept ? ", and is not needed" : ""}.`;
-  const picture = svg("svg", { width, height: 2 * STRIP_ROOM, role: "img", "aria-label": label });
-  const second = drawStrip("v", ofV, v, kept, width);
-  second.setAttribute("transform", `translate(0 ${STRIP_ROOM})`);
-  picture.append(drawStrip("u", ofU, u, false, width), second);
-  return picture;
+  return drawing(width, 2 * STRIP_ROOM, label, {}, drawStrip("u", ofU, u, false, width, 0), drawStrip("v", ofV, v, kept, width, STRIP_ROOM));
 }
 
 function legend() {
-  const swatch = (className, words) => node("li", {}, node("i", { class: `sn-ab-key ${className}` }), words);
-  return node(
-    "ul", { class: "sn-legend" },
-    node("li", {}, "p: the target wants it, q: the draft proposes it, out: it stands there in the end"),
-    swatch("sn-ab-key-both", "p and q agree: such drafts stay"),
-    swatch("sn-ab-key-excess", "proposed too often: goes"),
-    swatch("sn-ab-key-missing", "missing: drawn where a draft went"),
+  return legendOf(
+    "p: the target wants it, q: the draft proposes it, out: it stands there in the end",
+    styledKey("sn-ab-key", "p and q agree: such drafts stay"),
+    styledKey("sn-ab-key sn-ab-key-excess", "proposed too often: goes"),
+    styledKey("sn-ab-key sn-ab-key-missing", "missing: drawn where a draft went"),
   );
 }
 

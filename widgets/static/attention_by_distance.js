@@ -1,6 +1,6 @@
 // How far back each head of a trained model looks, stepped over the window.
 
-import { boxKey } from "./chart.js";
+import { boxKey, legendOf } from "./chart.js";
 import { drawAttention, drawMap } from "./attention_by_distance_picture.js";
 import { attentionWords, headOf } from "./attention_by_distance_layout.js";
 import { node } from "./dom.js";
@@ -9,12 +9,11 @@ import { steppedPicture } from "./stepped.js";
 import { number } from "./words.js";
 
 function legend(data) {
-  return node(
-    "ul", { class: "sn-legend" },
+  return legendOf(
     boxKey("sn-ad-kept", "in the window"),
     data.sinks ? boxKey("sn-ad-sink sn-hue-4", "sinks: the first tokens, kept") : null,
     boxKey("sn-ad-cut", "cut off"),
-    node("li", {}, "press a bar to cut there, a cell to look at its head"),
+    "press a bar to cut there, a cell to look at its head",
   );
 }
 
@@ -26,8 +25,8 @@ function highest(data, layer) {
   }));
 }
 
-function build(model, moves) {
-  const data = { weights: model.get("weights"), sinks: model.get("sink_weights") };
+function build({ weights, sink_weights: sinks, window }, moves) {
+  const data = { weights, sinks };
   const farthest = data.weights[0][0].length - 1;
   const chosen = { layer: 0, head: 0, keepSinks: true };
   const stage = node("div", { class: "sn-ad-stage" });
@@ -54,7 +53,7 @@ function build(model, moves) {
     },
     says: (step) => attentionWords(data, chosen, step + 1),
     below: [stage, legend(data)],
-    opening: model.get("window") - 1,
+    opening: window - 1,
   };
 }
 

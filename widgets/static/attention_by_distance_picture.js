@@ -1,6 +1,6 @@
 // Draws one head's attention by distance with the window's cut, and the map of all heads below.
 
-import { chartText, scale, ticks } from "./chart.js";
+import { chartText, drawing, scale, ticks } from "./chart.js";
 import { pointIn, svg } from "./dom.js";
 import { cutMap, headOf } from "./attention_by_distance_layout.js";
 import { number } from "./words.js";
@@ -36,60 +36,64 @@ export function distanceAt(places, head, x) {
   return d >= 0 && d < head.weights.length ? d : null;
 }
 
-function drawScale(top, width) {
-  const group = svg("g", {});
-  const marks = ticks(top, 3);
-  const y = (weight) => scale(weight, marks[marks.length - 1], HEIGHT - BOTTOM, TOP);
-  for (const mark of marks) {
-    group.append(svg("path", { d: `M${LEFT} ${y(mark)}H${width - RIGHT}`, class: "sn-ad-grid" }));
-    group.append(chartText(LEFT - 6, y(mark) + 4, "end", number(mark)));
-  }
-  group.append(chartText(0, 12, "start", "mean attention weight"));
-  return { group, y };
+function drawScale(marks, y, width) {
+  return svg(
+    "g", {},
+    ...marks.flatMap((mark) => [
+      svg("path", { d: `M${LEFT} ${y(mark)}H${width - RIGHT}`, class: "sn-grid" }),
+      chartText(LEFT - 6, y(mark) + 4, "end", number(mark)),
+    ]),
+    chartText(0, 12, "start", "mean attention weight"),
+  );
 }
 
 function drawBars(head, places, y, window, keepSinks) {
-  const group = svg("g", {});
   const inset = places.bar > 5 ? 1 : places.bar > 2 ? 0.4 : 0;
-  const bar = (x, weight, className) => group.append(svg("rect", {
+  const bar = (x, weight, className) => svg("rect", {
     x: x + inset, y: y(weight), width: Math.max(0.8, places.bar - 2 * inset), height: Math.max(0, HEIGHT - BOTTOM - y(weight)), class: className,
-  }));
-  head.weights.forEach((weight, d) => bar(places.distance(d), weight, d > window ? "sn-ad-cut" : "sn-ad-kept"));
-  head.sinks.forEach((weight, s) => bar(places.sink(s), weight, keepSinks ? "sn-ad-sink sn-hue-4" : "sn-ad-cut"));
-  return group;
+  });
+  return svg(
+    "g", {},
+    ...head.weights.map((weight, d) => bar(places.distance(d), weight, d > window ? "sn-ad-cut" : "sn-ad-kept")),
+    ...head.sinks.map((weight, s) => bar(places.sink(s), weight, keepSinks ? "sn-ad-sink sn-hue-4" : "sn-ad-cut")),
+  );
 }
 
 function drawDistances(head, places, width) {
-  const group = svg("g", {});
   const base = HEIGHT - BOTTOM;
-  group.append(svg("path", { d: `M${LEFT} ${base + 0.5}H${width - RIGHT}`, class: "sn-ad-axis" }));
-  for (const d of ticks(head.weights.length - 1, width < 500 ? 4 : 8)) {
-    if (d >= head.weights.length) continue;
-    group.append(chartText(places.distance(d) + places.bar / 2, base + 16, d === 0 ? "end" : "middle", number(d)));
-  }
-  group.append(chartText((LEFT + width) / 2, HEIGHT - 6, "middle", "positions back from the query"));
-  if (head.sinks.length) group.append(chartText(LEFT, base + 16, "start", head.sinks.length * places.bar > 34 ? "sinks" : "s"));
-  return group;
+  const marks = ticks(head.weights.length - 1, width < 500 ? 4 : 8).filter((d) => d < head.weights.length);
+  return svg(
+    "g", {},
+    svg("path", { d: `M${LEFT} ${base + 0.5}H${width - RIGHT}`, class: "sn-line" }),
+    ...marks.map((d) => chartText(places.distance(d) + places.bar / 2, base + 16, d === 0 ? "end" : "middle", number(d))),
+    chartText((LEFT + width) / 2, HEIGHT - 6, "middle", "positions back from the query"),
+    head.sinks.length ? chartText(LEFT, base + 16, "start", head.sinks.length * places.bar > 34 ? "sinks" : "s") : null,
+  );
 }
 
 // The window's edge: a line, and at its foot what lies on its left.
 function drawCut(places, window, farthest) {
   const x = places.cut(window);
-  const group = svg("g", {});
-  group.append(svg("path", { d: `M${x} ${TOP - 10}V${HEIGHT - BOTTOM}`, class: "sn-ad-limit" }));
   const words = window >= farthest ? `window ${window}` : `← cut · window ${window}`;
-  const half = words.length * 3.3;
-  group.append(chartText(Math.max(x, LEFT + half) > places.distance(0) - half ? places.distance(0) + places.bar : Math.max(x, LEFT + half),
-    TOP - 14, Math.max(x, LEFT + half) > places.distance(0) - half ? "end" : "middle", words, "sn-ad-name"));
-  return group;
+  const [half, last] = [words.length * 3.3, places.distance(0)];
+  const middle = Math.max(x, LEFT + half);
+  return svg(
+    "g", {},
+    svg("path", { d: `M${x} ${TOP - 10}V${HEIGHT - BOTTOM}`, class: "sn-ad-limit" }),
+    middle > last - half ? chartText(last + places.bar, TOP - 14, "end", words, "sn-ad-name") : chartText(middle, TOP - 14, "middle", words, "sn-ad-name"),
+  );
 }
 
 export function drawAttention(data, { layer, head, keepSinks }, window, width, top, label, press) {
   const found = headOf(data, layer, head);
   const places = barPlaces(found, width);
-  const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": label, class: "sn-ad-picture" });
-  const { group, y } = drawScale(top, width);
-  picture.append(group, drawBars(found, places, y, window, keepSinks), drawDistances(found, places, width), drawCut(places, window, found.weights.length - 1));
+  const marks = ticks(top, 3);
+  const y = (weight) => scale(weight, marks[marks.length - 1], HEIGHT - BOTTOM, TOP);
+  const picture = drawing(
+    width, HEIGHT, label, { class: "sn-picture" },
+    drawScale(marks, y, width), drawBars(found, places, y, window, keepSinks), drawDistances(found, places, width),
+    drawCut(places, window, found.weights.length - 1),
+  );
   picture.addEventListener("click", (event) => {
     const d = distanceAt(places, found, pointIn(picture, event)[0]);
     if (d !== null) press(d);
@@ -104,26 +108,23 @@ export function drawMap(data, { layer, head, keepSinks }, window, width, press) 
   const cell = Math.min(MAP_WIDEST, (width - MAP_LABEL) / heads);
   const height = MAP_HEAD + map.length * MAP_CELL + 2;
   const words = map.map((row, at) => `layer ${at}: ${row.map((share) => Math.round(share * 100)).join(", ")}`).join("; ");
-  const picture = svg("svg", { width, height, role: "img", "aria-label": `Percent of attention cut, head by head. ${words}`, class: "sn-ad-picture" });
-  picture.append(svg("text", { x: 0, y: 12, class: "sn-ad-name" }, "percent cut off, in every head"));
-  for (let at = 0; at < heads; at += 1) {
-    picture.append(chartText(MAP_LABEL + (at + 0.5) * cell, 30, "middle", cell > 48 ? `head ${at}` : String(at)));
-  }
-  map.forEach((row, atLayer) => {
-    const y = MAP_HEAD + atLayer * MAP_CELL;
-    picture.append(chartText(0, y + 20, "start", `layer ${atLayer}`));
-    row.forEach((share, atHead) => {
-      const box = { x: MAP_LABEL + atHead * cell + 1.5, y: y + 1.5, height: MAP_CELL - 3, rx: 4 };
-      const room = cell - 3;
-      const chosen = atLayer === layer && (head === null || head === atHead);
-      picture.append(
-        svg("rect", { ...box, width: room, class: "sn-ad-cell" }),
-        svg("rect", { ...box, width: Math.max(0, room * share), class: "sn-ad-share" }),
-        chartText(MAP_LABEL + (atHead + 0.5) * cell, y + 20, "middle", String(Math.round(share * 100)), "sn-ad-percent"),
-      );
-      if (chosen) picture.append(svg("rect", { ...box, width: room, class: "sn-ad-chosen" }));
-    });
-  });
+  const picture = drawing(
+    width, height, `Percent of attention cut, head by head. ${words}`, { class: "sn-picture" },
+    chartText(0, 12, "start", "percent cut off, in every head", "sn-ad-name"),
+    ...map[0].map((_, at) => chartText(MAP_LABEL + (at + 0.5) * cell, 30, "middle", cell > 48 ? `head ${at}` : String(at))),
+    ...map.flatMap((row, atLayer) => {
+      const y = MAP_HEAD + atLayer * MAP_CELL;
+      return [chartText(0, y + 20, "start", `layer ${atLayer}`), ...row.flatMap((share, atHead) => {
+        const box = { x: MAP_LABEL + atHead * cell + 1.5, y: y + 1.5, height: MAP_CELL - 3, rx: 4, width: cell - 3 };
+        return [
+          svg("rect", { ...box, class: "sn-ad-cell" }),
+          svg("rect", { ...box, width: Math.max(0, box.width * share), class: "sn-ad-share" }),
+          chartText(MAP_LABEL + (atHead + 0.5) * cell, y + 20, "middle", String(Math.round(share * 100)), "sn-ad-percent"),
+          atLayer === layer && (head === null || head === atHead) ? svg("rect", { ...box, class: "sn-ad-chosen" }) : null,
+        ];
+      })];
+    }),
+  );
   picture.addEventListener("click", (event) => {
     const [x, y] = pointIn(picture, event);
     const atLayer = Math.floor((y - MAP_HEAD) / MAP_CELL);

@@ -1,5 +1,6 @@
 // The padded batch, cell by cell; its steps take the padding out and lay the mask below.
 
+import { boxKey, legendKey, legendOf } from "./chart.js";
 import { node, svg } from "./dom.js";
 import {
   batchCells, cellAfterKey, cellWords, hasPacked, queryAfterKey, queryWordsOf, realCells,
@@ -7,42 +8,36 @@ import {
 } from "./batch_view_layout.js";
 import { createStaircase } from "./batch_view_mask.js";
 import { createBatchPicture, hueOf } from "./batch_view_picture.js";
-import { cellSwatch, swatch } from "./mask_picture.js";
+import { cellSwatch } from "./mask_picture.js";
 import { steppedPicture } from "./stepped.js";
 
 const NAMES = { batch: "padded", strip: "packed", mask: "its mask" };
 
-function paddingSwatch() {
-  const box = svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: "sn-bv-swatch" });
-  const lines = svg("path", { d: "M2 9L9 2M5 12L12 5", class: "sn-bv-hatch" });
-  return node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, box, lines), "padding");
-}
-
 function batchLegend(cells, reference) {
   const has = (test) => cells.flat().some((cell) => cell && test(cell));
-  const real = svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: "sn-bv-box" });
-  return [
-    node("li", {}, svg("svg", { width: 14, height: 14, class: `sn-bv-real ${hueOf(0)}`, "aria-hidden": "true" }, real), "a real token, its position below"),
-    has((cell) => !cell.real) ? paddingSwatch() : null,
-    has((cell) => cell.differs) ? swatch("sn-bv-differs", "differs from the reference") : null,
-    reference && !has((cell) => cell.differs) ? node("li", {}, "no cell differs from the reference") : null,
-  ];
+  return legendOf(
+    boxKey(`sn-bv-real-key ${hueOf(0)}`, "a real token, its position below"),
+    has((cell) => !cell.real) ? legendKey("padding", 14,
+      svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: "sn-bv-swatch" }),
+      svg("path", { d: "M2 9L9 2M5 12L12 5", class: "sn-bv-hatch" })) : null,
+    has((cell) => cell.differs) ? boxKey("sn-bv-differs", "differs from the reference") : null,
+    reference && !has((cell) => cell.differs) ? "no cell differs from the reference" : null,
+  );
 }
 
 function maskLegend(packed, wanted) {
-  const plain = { visible: true, wrong: false, own: false, differs: false };
-  const cell = (more, words) => {
-    const item = cellSwatch({ ...plain, ...more }, words);
+  const cell = (kind, words) => {
+    const item = cellSwatch(kind, words);
     item.classList.add(hueOf(0));
     return item;
   };
-  return [
-    cell({}, "may be seen"),
-    cell({ visible: false }, "hidden"),
-    hasPacked(packed, wanted, (each) => each.wrong) ? cell({ wrong: true }, "seen, but another request's or in the future") : null,
-    hasPacked(packed, wanted, (each) => each.differs) ? swatch("sn-mk-differs", "differs from the reference") : null,
-    node("li", {}, "dot: the query's own key"),
-  ];
+  return legendOf(
+    cell({ visible: true }, "may be seen"),
+    cell({}, "hidden"),
+    hasPacked(packed, wanted, (each) => each.wrong) ? cell({ visible: true, wrong: true }, "seen, but another request's or in the future") : null,
+    hasPacked(packed, wanted, (each) => each.differs) ? boxKey("sn-mk-differs", "differs from the reference") : null,
+    "dot: the query's own key",
+  );
 }
 
 // The learner's own numbers, as they are.
@@ -55,8 +50,7 @@ function cumulativeLine(packed, wanted) {
   return [one("cu_seqlens_q"), one("cu_seqlens_k")];
 }
 
-function build(model, moves) {
-  const [rows, numNew, batch, reference] = ["rows", "num_scheduled_tokens", "batch", "reference"].map((name) => model.get(name));
+function build({ rows, num_scheduled_tokens: numNew, batch, reference }, moves) {
   const { packed } = batch;
   const wanted = reference?.packed ?? null;
   const cells = batchCells(batch, numNew, reference);
@@ -65,9 +59,9 @@ function build(model, moves) {
   const picture = createBatchPicture({ rows, cells, packed, reference });
   const staircase = packed ? createStaircase({ rows, strip, packed, wanted }) : null;
   const chip = node("span", { class: "sn-chip sn-chip-strong" });
-  const said = node("p", { class: "sn-bv-said", "aria-live": "polite" });
+  const said = node("p", { class: "sn-said sn-bv-said", "aria-live": "polite" });
   const numbers = node("p", { class: "sn-bv-numbers" });
-  const legend = node("ul", { class: "sn-legend" });
+  const legend = node("div", {});
   // The first cell worth reading: one that differs, else the first real one.
   let at = cells.flat().find((cell) => cell?.differs) ?? strip[0];
   const view = () => views[moves.step()];
@@ -128,7 +122,7 @@ function build(model, moves) {
       chip.hidden = !counts(now);
       picture.show(now);
       numbers.replaceChildren(...(now === "batch" ? [] : cumulativeLine(packed, wanted).slice(0, step)));
-      legend.replaceChildren(...(now === "mask" ? maskLegend(packed, wanted) : batchLegend(cells, reference)).filter(Boolean));
+      legend.replaceChildren(now === "mask" ? maskLegend(packed, wanted) : batchLegend(cells, reference));
       if (staircase) staircase.scroller.hidden = now !== "mask";
       // Padding has no place in the strip: the cursor moves to the row's first token.
       choose(now !== "batch" && queryOf(at) < 0 ? strip.find((cell) => cell.row === at.row) ?? strip[0] : at);

@@ -1,5 +1,6 @@
 // The staircase mask of a packed batch: blocks in their request's colour, cu_seqlens_q and cu_seqlens_k at its edges.
 
+import { chartText } from "./chart.js";
 import { makeReachable, node, svg } from "./dom.js";
 import { packedCells, stretchOf } from "./batch_view_layout.js";
 import { hueOf } from "./batch_view_picture.js";
@@ -17,16 +18,12 @@ export function staircaseLabel(packed) {
   return `Staircase mask: ${count(packed.mask.length, "row")} of queries by ${count(packed.mask[0].length, "key")}`;
 }
 
-function small(x, y, anchor, words, className = "sn-bv-kind") {
-  return svg("text", { x, y, class: className, "text-anchor": anchor }, words);
-}
-
 // Whose keys are where, over the mask; left out where the name does not fit.
 function drawOwners(rows, cuK, size) {
   return rows.flatMap(({ label }, row) => {
     const [from, to] = [cuK[row], cuK[row + 1]];
     if (!(to > from) || label.length * 7 > (to - from) * size) return [];
-    return [svg("g", { class: hueOf(row) }, small(QUERY_ROOM + ((from + to) / 2) * size, 12, "middle", label, "sn-bv-owner"))];
+    return [svg("g", { class: hueOf(row) }, chartText(QUERY_ROOM + ((from + to) / 2) * size, 12, "middle", label, "sn-bv-owner"))];
   });
 }
 
@@ -34,7 +31,7 @@ function drawKeyLabels(labels, size) {
   return (labels ?? []).flatMap((label, key) => {
     const words = visibleText(label);
     if (words.length * 6.8 > size - 2) return [];
-    return [small(QUERY_ROOM + (key + 0.5) * size, OWNERS + 11, "middle", words, "sn-mk-label")];
+    return [chartText(QUERY_ROOM + (key + 0.5) * size, OWNERS + 11, "middle", words, "sn-mk-label")];
   });
 }
 
@@ -51,13 +48,13 @@ function drawEdges(packed, wanted, size, top) {
     if (x - free < 20) return;
     free = x;
     const wrong = wanted !== null && wanted.cu_seqlens_k[at] !== value;
-    parts.push(small(x, bottom + 16, "middle", String(value), wrong ? "sn-bv-cu sn-bv-cu-wrong" : "sn-bv-cu"));
+    parts.push(chartText(x, bottom + 16, "middle", String(value), wrong ? "sn-bv-cu sn-bv-cu-wrong" : "sn-bv-cu"));
   });
   packed.cu_seqlens_q.forEach((value) => {
     if (value < 0 || value > queries) return;
     parts.push(svg("path", { d: `M${QUERY_ROOM - 5} ${top + value * size}H${right + 3}`, class: "sn-bv-boundary" }));
   });
-  parts.push(small(0, bottom + 16, "start", "cu_seqlens_k"));
+  parts.push(chartText(0, bottom + 16, "start", "cu_seqlens_k"));
   return parts;
 }
 
@@ -67,8 +64,8 @@ function drawQuery({ packed, wanted, cell, query, size, top }) {
   const group = svg("g", { class: `sn-bv-query ${owner === null ? "" : hueOf(owner)}`, "data-query": query });
   const words = cell ? `${visibleText(cell.text).slice(0, 3)} ${cell.position ?? "?"}` : "?";
   group.append(
-    svg("rect", { x: 0, y, width: QUERY_ROOM + packed.mask[0].length * size, height: size, class: "sn-bv-hit" }),
-    small(QUERY_ROOM - 9, y + size / 2 + 4, "end", words, "sn-mk-label"),
+    svg("rect", { x: 0, y, width: QUERY_ROOM + packed.mask[0].length * size, height: size, class: "sn-mk-hit" }),
+    chartText(QUERY_ROOM - 9, y + size / 2 + 4, "end", words, "sn-mk-label"),
   );
   packedCells(packed, query, wanted).forEach((each, key) => {
     const shapes = drawMaskCell(each, QUERY_ROOM + key * size, y, size);
@@ -90,7 +87,7 @@ export function createStaircase({ rows, strip, packed, wanted }) {
     const size = Math.min(MOST_SIDE, cellSize(keys, available - QUERY_ROOM - 6));
     const [width, bottom] = [QUERY_ROOM + keys * size + 10, top + packed.mask.length * size];
     const picture = svg("svg", { width, height: bottom + BOUNDARIES, role: "img", "aria-label": staircaseLabel(packed) });
-    const cursor = svg("rect", { x: 1, width: QUERY_ROOM + keys * size + 3, height: size, rx: 5, class: "sn-mk-cursor" });
+    const cursor = svg("rect", { x: 1, width: QUERY_ROOM + keys * size + 3, height: size, rx: 5, class: "sn-cursor" });
     picture.append(
       ...drawOwners(rows, packed.cu_seqlens_k, size), ...drawKeyLabels(packed.key_labels, size),
       ...packed.mask.map((_, query) => drawQuery({ packed, wanted, cell: strip[query], query, size, top })),

@@ -1,6 +1,6 @@
 // The padded batch as a grid whose real cells glide into the packed strip below it.
 
-import { hatch } from "./chart.js";
+import { chartText, hatch } from "./chart.js";
 import { freshId, node, svg } from "./dom.js";
 import { realCells } from "./batch_view_layout.js";
 import { visibleText } from "./mask_picture.js";
@@ -32,10 +32,6 @@ function fitted(text, size) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
-function centred(y, className, words) {
-  return svg("text", { x: 0, y, class: className, "text-anchor": "middle" }, words);
-}
-
 function drawBatchCell(cell, size, patternId, attributes) {
   const kind = cell.real ? "sn-bv-real" : cell.stray ? "sn-bv-padding sn-bv-stray" : "sn-bv-padding";
   const group = svg("g", { class: `sn-bv-cell ${kind} ${hueOf(cell.row)}`, ...attributes });
@@ -44,8 +40,8 @@ function drawBatchCell(cell, size, patternId, attributes) {
   if (!cell.real) group.append(svg("rect", { ...box, fill: `url(#${patternId})` }));
   if (cell.real || cell.stray) {
     group.append(
-      centred(17, "sn-bv-text", fitted(visibleText(cell.text), size)),
-      centred(31, "sn-bv-position", cell.position === null ? "?" : String(cell.position)),
+      chartText(0, 17, "middle", fitted(visibleText(cell.text), size), "sn-bv-text"),
+      chartText(0, 31, "middle", cell.position === null ? "?" : String(cell.position), "sn-bv-position"),
     );
   }
   if (cell.differs) {
@@ -57,9 +53,8 @@ function drawBatchCell(cell, size, patternId, attributes) {
 function rowLabel({ label, kind }, row, y) {
   return svg(
     "g", { class: hueOf(row), "aria-hidden": "true" },
-    svg("rect", { x: 0, y: y + 4, width: 4, height: CELL_HEIGHT - 8, rx: 2, class: "sn-bv-key" }),
-    svg("text", { x: 10, y: y + 17, class: "sn-bv-label" }, label),
-    svg("text", { x: 10, y: y + 31, class: "sn-bv-kind" }, kind),
+    svg("rect", { x: 0, y: y + 4, width: 4, height: CELL_HEIGHT - 8, rx: 2, class: "sn-key" }),
+    chartText(10, y + 17, "start", label, "sn-side"), chartText(10, y + 31, "start", kind),
   );
 }
 
@@ -72,18 +67,19 @@ function drawBoundaries(cuQ, wanted, sizes, top) {
     if (x < 0 || x > sizes.width) return;
     group.append(
       svg("path", { d: `M${x} ${top - 5}V${top + CELL_HEIGHT + 6}`, class: "sn-bv-boundary" }),
-      svg("text", { x, y: top + CELL_HEIGHT + 18, class: wrong ? "sn-bv-cu sn-bv-cu-wrong" : "sn-bv-cu", "text-anchor": "middle" }, String(value)),
+      chartText(x, top + CELL_HEIGHT + 18, "middle", String(value), wrong ? "sn-bv-cu sn-bv-cu-wrong" : "sn-bv-cu"),
     );
   });
-  group.append(svg("text", { x: 0, y: top + CELL_HEIGHT + 18, class: "sn-bv-kind" }, "cu_seqlens_q"));
+  group.append(chartText(0, top + CELL_HEIGHT + 18, "start", "cu_seqlens_q"));
   return group;
 }
 
 function drawFrame(rows, cells, sizes) {
-  const parts = cells[0].map((_, column) =>
-    svg("text", { x: sizes.label + (column + 0.5) * sizes.cell, y: 12, class: "sn-bv-kind", "text-anchor": "middle", "aria-hidden": "true" }, String(column)));
-  rows.forEach((row, at) => parts.push(rowLabel(row, at, INDEX_ROOM + at * (CELL_HEIGHT + ROW_GAP))));
-  return parts;
+  const indices = cells[0].map((_, column) => chartText(sizes.label + (column + 0.5) * sizes.cell, 12, "middle", String(column)));
+  return [
+    svg("g", { "aria-hidden": "true" }, ...indices),
+    ...rows.map((row, at) => rowLabel(row, at, INDEX_ROOM + at * (CELL_HEIGHT + ROW_GAP))),
+  ];
 }
 
 // The picture of the batch, drawn again when its width changes. `scroller` holds it; `show(view)`
@@ -93,7 +89,7 @@ export function createBatchPicture({ rows, cells, packed, reference }) {
   const strip = realCells(cells);
   const patternId = freshId("padding");
   const columns = cells[0].length;
-  const grid = { role: "grid", tabindex: "0", class: "sn-bv-picture", "aria-label": "Cells of the batch: arrow keys move" };
+  const grid = { role: "grid", tabindex: "0", class: "sn-picture", "aria-label": "Cells of the batch: arrow keys move" };
   const bottom = INDEX_ROOM + rows.length * (CELL_HEIGHT + ROW_GAP);
   const stripTop = bottom - ROW_GAP + STRIP_GAP;
   let drawn = null;

@@ -3,6 +3,7 @@
 import { createAhead } from "./ahead.js";
 import { chartText, hatch, ticks } from "./chart.js";
 import { freshId, node, svg } from "./dom.js";
+import { laneScale } from "./lanes.js";
 import { idleSpans, sideSummary, stepWords, wholeLength } from "./batching_layout.js";
 import { steppedPicture } from "./stepped.js";
 import { count } from "./words.js";
@@ -13,48 +14,48 @@ const LEFT = 50;
 const AXIS = 24;
 const COLOURS = 8;
 
-function drawLanes(side, unit, patternId) {
+// A bar in a slot's lane, a gap of a pixel at both of its ends.
+function barOf(scale, slot, { start, end }) {
+  const { x, width } = scale.cut(start, end);
+  return { x: x + 1, width: width - 2, y: slot * LANE + (LANE - BAR) / 2, height: BAR, rx: 5 };
+}
+
+function drawLanes(side, scale, patternId) {
   const group = svg("g", {});
   for (let slot = 0; slot < side.slots; slot += 1) {
-    const y = slot * LANE + (LANE - BAR) / 2;
-    group.append(chartText(0, y + BAR / 2 + 4, "start", `slot ${slot}`));
+    group.append(chartText(0, (slot + 0.5) * LANE + 4, "start", `slot ${slot}`));
     for (const idle of idleSpans(side, slot)) {
-      const box = { x: LEFT + idle.start * unit + 1, y, width: (idle.end - idle.start) * unit - 2, height: BAR, rx: 5 };
+      const box = barOf(scale, slot, idle);
       group.append(svg("rect", { ...box, fill: `url(#${patternId})` }), svg("rect", { ...box, class: "sn-ba-idle" }));
     }
   }
   for (const span of side.spans) {
-    const y = span.slot * LANE + (LANE - BAR) / 2;
-    const width = (span.end - span.start) * unit - 2;
-    const x = LEFT + span.start * unit + 1;
-    const hue = `sn-hue-${span.request % COLOURS}`;
-    group.append(svg("rect", { x, y, width, height: BAR, rx: 5, class: `sn-ba-span ${hue}` }));
-    const words = width > 74 ? `request ${span.request}` : String(span.request);
-    if (width > 12) group.append(chartText(x + width / 2, y + BAR / 2 + 4.5, "middle", words, "sn-ba-name"));
+    const box = barOf(scale, span.slot, span);
+    group.append(svg("rect", { ...box, class: `sn-ba-span sn-hue-${span.request % COLOURS}` }));
+    const words = box.width > 74 ? `request ${span.request}` : String(span.request);
+    if (box.width > 12) group.append(chartText(box.x + box.width / 2, box.y + BAR / 2 + 4.5, "middle", words, "sn-ba-name"));
   }
   return group;
 }
 
 function drawSide(side, length, width, patternId) {
-  const unit = (width - LEFT - 2) / length;
-  const height = side.slots * LANE + AXIS;
+  const scale = laneScale({ from: 0, to: length }, LEFT, width - 2);
+  const [lanesHeight, height] = [side.slots * LANE, side.slots * LANE + AXIS];
   const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${count(side.slots, "slot")} over time` });
-  picture.append(svg("defs", {}, hatch(patternId, "sn-ba-hatch")));
-  const lanes = drawLanes(side, unit, patternId);
-  picture.append(lanes);
+  const lanes = drawLanes(side, scale, patternId);
+  picture.append(svg("defs", {}, hatch(patternId, "sn-ba-hatch")), lanes);
   for (const step of ticks(length, Math.min(length, width / 70)).filter((each) => each <= length && Number.isInteger(each))) {
-    picture.append(chartText(LEFT + step * unit, height - 6, step === 0 ? "start" : step === length ? "end" : "middle", String(step)));
+    picture.append(chartText(scale.x(step), height - 6, step === 0 ? "start" : step === length ? "end" : "middle", String(step)));
   }
-  const end = LEFT + side.length * unit;
-  picture.append(svg("path", { d: `M${end} 0V${side.slots * LANE}`, class: "sn-ba-end" }));
-  const ahead = createAhead(lanes, { y: 0, height: side.slots * LANE });
-  const cursor = svg("rect", { y: 1, height: side.slots * LANE - 2, width: unit, rx: 5, class: "sn-ba-cursor" });
-  picture.append(ahead.element, cursor);
+  const end = scale.x(side.length);
+  const ahead = createAhead(lanes, { y: 0, height: lanesHeight });
+  const cursor = svg("rect", { y: 1, height: lanesHeight - 2, width: scale.x(1) - scale.x(0), rx: 5, class: "sn-cursor" });
+  picture.append(svg("path", { d: `M${end} 0V${lanesHeight}`, class: "sn-ba-end" }), ahead.element, cursor);
   const point = (step) => {
-    const x = LEFT + step * unit;
-    cursor.setAttribute("x", x);
+    cursor.setAttribute("x", scale.x(step));
     cursor.setAttribute("visibility", step < side.length ? "visible" : "hidden");
-    ahead.move(Math.min(x + unit, end), end - x - unit);
+    const next = scale.x(step + 1);
+    ahead.move(Math.min(next, end), end - next);
   };
   return { picture, point };
 }
@@ -77,8 +78,7 @@ function createPanel(side) {
   return { element, draw, point };
 }
 
-function build(model) {
-  const sides = model.get("sides");
+function build({ sides }) {
   const length = wholeLength(sides);
   const panels = sides.map(createPanel);
   return {
@@ -90,7 +90,4 @@ function build(model) {
   };
 }
 
-export default steppedPicture({
-  name: "batching", label: "Static and continuous batching", build,
-  inputs: ["sides"],
-});
+export default steppedPicture({ name: "batching", label: "Static and continuous batching", inputs: ["sides"], build });

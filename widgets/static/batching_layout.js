@@ -1,6 +1,6 @@
 // Who holds which slot when, and how to say it: pure functions of the two sides.
 
-import { count, listed } from "./words.js";
+import { count, listed, named } from "./words.js";
 
 export function wholeLength(sides) {
   return Math.max(...sides.map((side) => side.length));
@@ -38,12 +38,10 @@ function sideWords(side, step) {
   if (step >= side.length) return `${side.name} is done since step ${side.length}`;
   const ids = idsAt(side, step);
   const idle = side.slots - ids.length;
-  const who = ids.length
-    ? `runs ${ids.length === 1 ? "request" : "requests"} ${listed(ids.map(String))}` : "runs nothing";
+  const who = ids.length ? `runs ${named("request", ids)}` : "runs nothing";
   const left = idle ? `, ${count(idle, "slot")} idle` : ", every slot busy";
   const ended = side.spans.filter((span) => span.end === step + 1).map((span) => span.request);
-  const done = ended.length
-    ? `, ${ended.length === 1 ? "request" : "requests"} ${listed(ended.map(String))} done` : "";
+  const done = ended.length ? `, ${named("request", ended)} done` : "";
   return `${side.name} ${who}${left}${done}`;
 }
 

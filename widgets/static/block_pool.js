@@ -1,6 +1,7 @@
 // Steps through a run's pool of blocks: tables, shared blocks and cached blocks.
 
 import { drawBlocks } from "./block_pool_picture.js";
+import { legendOf } from "./chart.js";
 import { node } from "./dom.js";
 import { toggleButton } from "./player.js";
 import { firstPoolDifference, poolStates } from "./pool_states.js";
@@ -32,20 +33,15 @@ function differenceNote(difference, [mine, theirs]) {
 }
 
 function legend(hasHost) {
-  return node(
-    "ul", { class: "sn-legend" },
-    node("li", {}, "×2: two tables name the block"),
-    node("li", {}, "underlined: found, not computed"),
-    node("li", {}, "#: the hash of a full block"),
-    node("li", {}, "dashed: free but cached; 1 is evicted first"),
-    node("li", {}, "thick outline: changed in this step"),
-    ...(hasHost ? [node("li", {}, "host tier: the colour of the request that computed it; thick: copied in this step")] : []),
+  return legendOf(
+    "×2: two tables name the block", "underlined: found, not computed", "#: the hash of a full block",
+    "dashed: free but cached; 1 is evicted first", "thick outline: changed in this step",
+    hasHost ? "host tier: the colour of the request that computed it; thick: copied in this step" : null,
   );
 }
 
-function build(model, moves) {
-  const [trace, other, names] = [model.get("trace"), model.get("other"), model.get("names")];
-  const sides = [trace, other].filter(Boolean).map((each, at) => sideOf(each, model.get("alphabet"), other ? names[at] : ""));
+function build({ trace, other, alphabet, names }, moves) {
+  const sides = [trace, other].filter(Boolean).map((each, at) => sideOf(each, alphabet, other ? names[at] : ""));
   const difference = other ? firstPoolDifference(trace, other) : null;
   const stage = node("div", { class: "sn-bp-stage" });
   const queue = node("p", { class: "sn-bp-queue" });
@@ -57,7 +53,7 @@ function build(model, moves) {
     moves.redraw();
   }) : null;
   return {
-    count: length, label: "Steps of the pool", name: (step) => `step ${step} of ${length - 1}`, delay: () => 1600,
+    count: length, label: "Steps of the pool", name: (step) => `step ${step} of ${length - 1}`, delay: () => 1600, lines: 3,
     extras: other ? [turn, differenceButton(difference, moves)] : [],
     draw: (step, width) => {
       const { states, trace: drawn, name } = sides[shown];

@@ -1,5 +1,6 @@
 // Draws the tables of the requests above the pool of blocks that they name.
 
+import { chartText, drawing } from "./chart.js";
 import { requestHue } from "./column_picture.js";
 import { svg } from "./dom.js";
 import { changedIn, copiedIn, copiesOf, faceOf, kindOf, shortHash } from "./pool_states.js";
@@ -16,10 +17,6 @@ const BOX_HEIGHT = 62;
 const BOX_GAP = 10;
 const BAND = 6;
 const COPY_HEIGHT = 40;
-
-function words(x, y, anchor, said, className = "sn-bp-text") {
-  return svg("text", { x, y, "text-anchor": anchor, class: className }, said);
-}
 
 // Sizes in pixels that hold for the whole run: a block's box, and how many stand side by side; how
 // many cells of a table do, and at which line each request's table begins.
@@ -58,30 +55,30 @@ function drawTable(request, place, context) {
   const top = sizes.tops[place];
   const table = state.tables.find((each) => each[0] === id)?.[1];
   const hue = requestHue(trace, id);
-  const group = svg("g", { class: hue });
-  if (table) group.append(svg("rect", { x: 0, y: top + 3, width: 5, height: 18, rx: 2.5, class: "sn-bp-key" }));
-  group.append(words(10, top + 16, "start", `request ${id}`, table ? "sn-bp-name" : "sn-bp-text"));
-  if (!table) {
-    group.append(words(LABEL, top + 16, "start", absence(trace, states, index, id)));
-    return group;
-  }
+  const name = chartText(10, top + 16, "start", `request ${id}`, table ? "sn-bp-name" : "sn-axis");
+  if (!table) return svg("g", {}, name, chartText(LABEL, top + 16, "start", absence(trace, states, index, id)));
   const found = (state.found.get(id) ?? 0) / state.step.blocks.block_size;
-  table.forEach((block, depth) => {
-    const x = LABEL + (depth % sizes.perLine) * CELL;
-    const y = top + Math.floor(depth / sizes.perLine) * LINE;
-    const lit = changed.has(block) ? " sn-bp-lit" : "";
-    group.append(svg("rect", { x: x + 1.5, y: y + 1, width: CELL - 3, height: CELL_HEIGHT - 2, rx: 4, class: `sn-bp-entry${lit}` }));
-    if (depth < found) group.append(svg("path", { d: `M${x + 4} ${y + CELL_HEIGHT + 3}h${CELL - 8}`, class: "sn-bp-found" }));
-    group.append(words(x + CELL / 2, y + 16, "middle", String(block), "sn-bp-number"));
-  });
-  return group;
+  return svg(
+    "g", { class: hue },
+    svg("rect", { x: 0, y: top + 3, width: 5, height: 18, rx: 2.5, class: "sn-key" }), name,
+    ...table.flatMap((block, depth) => {
+      const x = LABEL + (depth % sizes.perLine) * CELL;
+      const y = top + Math.floor(depth / sizes.perLine) * LINE;
+      const lit = changed.has(block) ? " sn-bp-lit" : "";
+      return [
+        svg("rect", { x: x + 1.5, y: y + 1, width: CELL - 3, height: CELL_HEIGHT - 2, rx: 4, class: `sn-bp-entry${lit}` }),
+        depth < found ? svg("path", { d: `M${x + 4} ${y + CELL_HEIGHT + 3}h${CELL - 8}`, class: "sn-bp-found" }) : null,
+        chartText(x + CELL / 2, y + 16, "middle", String(block), "sn-bp-number"),
+      ];
+    }),
+  );
 }
 
 // The colours of all tables that name the block, side by side at its foot.
 function drawBand(ids, x, y, width, trace) {
   const part = width / ids.length;
   return ids.map((id, at) =>
-    svg("g", { class: requestHue(trace, id) }, svg("rect", { x: x + at * part, y, width: part - 1, height: BAND, class: "sn-bp-key" })));
+    svg("g", { class: requestHue(trace, id) }, svg("rect", { x: x + at * part, y, width: part - 1, height: BAND, class: "sn-key" })));
 }
 
 function drawBlock(block, context) {
@@ -97,15 +94,15 @@ function drawBlock(block, context) {
   const frame = { x: x + 2, y: y + 2, width: sizes.box - 4, height: BOX_HEIGHT - 4, rx: 6 };
   const shared = ids.length > 1 ? " sn-bp-shared" : "";
   group.append(svg("rect", { ...frame, class: `sn-bp-${kind}${shared}${lit}` }));
-  group.append(words(x + 8, y + 16, "start", String(block), "sn-bp-number"));
+  group.append(chartText(x + 8, y + 16, "start", String(block), "sn-bp-number"));
   const place = state.step.blocks.idle.indexOf(block) + 1;
   const said = { held: ids.length > 1 ? `×${ids.length}` : "", cached: `free, ${place}`, empty: "empty" }[kind];
-  group.append(words(x + sizes.box - 8, y + 16, "end", said, ids.length > 1 ? "sn-bp-count" : "sn-bp-text"));
+  group.append(chartText(x + sizes.box - 8, y + 16, "end", said, ids.length > 1 ? "sn-bp-count" : "sn-axis"));
   if (kind === "empty") return group;
   const text = faceOf(state.texts.get(block) ?? [], trace.alphabet);
-  group.append(words(x + 8, y + 33, "start", text + "·".repeat(Math.max(0, size - [...text].length)), "sn-bp-tokens"));
+  group.append(chartText(x + 8, y + 33, "start", text + "·".repeat(Math.max(0, size - [...text].length)), "sn-bp-tokens"));
   const hash = state.hashes.get(block);
-  group.append(words(x + 8, y + 49, "start", hash === undefined ? "no hash" : `#${shortHash(hash)}`, hash === undefined ? "sn-bp-text" : "sn-bp-hash"));
+  group.append(chartText(x + 8, y + 49, "start", hash === undefined ? "no hash" : `#${shortHash(hash)}`, hash === undefined ? "sn-axis" : "sn-bp-hash"));
   if (ids.length) group.append(...drawBand(ids, x + 6, y + BOX_HEIGHT - BAND - 4, sizes.box - 12, trace));
   return group;
 }
@@ -119,8 +116,8 @@ function drawCopy({ hash, tokens, hue }, place, context) {
   return svg(
     "g", { class: hue },
     svg("rect", { ...frame, class: `sn-bp-held${copied.has(hash) ? " sn-bp-lit" : ""}` }),
-    words(x + 8, y + 17, "start", faceOf(tokens, trace.alphabet), "sn-bp-tokens"),
-    words(x + 8, y + 32, "start", `#${shortHash(hash)}`, "sn-bp-hash"),
+    chartText(x + 8, y + 17, "start", faceOf(tokens, trace.alphabet), "sn-bp-tokens"),
+    chartText(x + 8, y + 32, "start", `#${shortHash(hash)}`, "sn-bp-hash"),
   );
 }
 
@@ -129,7 +126,7 @@ function drawHost(context) {
   if (!host) return [];
   const said = `the host tier: ${host.hashes.length} of ${host.num_blocks} blocks`;
   return [
-    words(0, context.sizes.host + 10, "start", said, "sn-bp-caption"),
+    chartText(0, context.sizes.host + 10, "start", said, "sn-bp-caption"),
     ...copiesOf(context.states[context.index]).map((copy, place) =>
       drawCopy({ ...copy, hue: copy.owner === null ? "" : requestHue(context.trace, copy.owner) }, place, context)),
   ];
@@ -141,13 +138,12 @@ export function drawBlocks(trace, states, index, width) {
   const { block_size: size, num_blocks: numBlocks } = states[index].step.blocks;
   const changed = changedIn(states, index);
   const context = { trace, states, index, sizes, size, changed, copied: copiedIn(states[index]) };
-  const picture = svg("svg", { width, height: sizes.height, role: "img", "aria-label": poolTablesWords(states[index]) });
-  picture.append(
-    words(0, 12, "start", "the tables of the requests", "sn-bp-caption"),
+  return drawing(
+    width, sizes.height, poolTablesWords(states[index]), {},
+    chartText(0, 12, "start", "the tables of the requests", "sn-bp-caption"),
     ...trace.requests.map((request, place) => drawTable(request, place, context)),
-    words(0, sizes.pool + 10, "start", `the pool: ${numBlocks} blocks of ${size} tokens`, "sn-bp-caption"),
+    chartText(0, sizes.pool + 10, "start", `the pool: ${numBlocks} blocks of ${size} tokens`, "sn-bp-caption"),
     ...Array.from({ length: numBlocks }, (_, block) => drawBlock(block, context)),
     ...drawHost(context),
   );
-  return picture;
 }

@@ -73,6 +73,18 @@ export function richText(text) {
   });
 }
 
+// The question that a picture answers, above it, in the page's own type.
+export function askAbove(root, model) {
+  const question = model.get("question");
+  if (question) root.prepend(node("p", { class: "sn-question" }, ...richText(question)));
+}
+
+// On `mousedown`: a press that took the focus from the toolbar would take its help away, and move
+// the picture up before the press ends.
+export function keepFocus(event) {
+  event.preventDefault();
+}
+
 // Where an event is inside an element, [x, y] in the element's own pixels: slides show it enlarged.
 export function pointIn(element, event) {
   const box = element.getBoundingClientRect();

@@ -1,11 +1,11 @@
 // A fleet over virtual time: a window that follows the event, and a table of the moment.
 
-import { factChips, node, pointIn, svg } from "./dom.js";
+import { boxKey, legendKey, legendOf } from "./chart.js";
+import { factChips, keepFocus, node, pointIn, svg } from "./dom.js";
 import { fleetOf, fleetOpening, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
 import { drawFleet, pointAtEvent } from "./fleet_view_picture.js";
 import { clockTime, fleetWords, passWords, queueWords, runWords, wayWords } from "./fleet_view_words.js";
 import { textButton } from "./player.js";
-import { keepFocus } from "./pointing.js";
 import { steppedPicture } from "./stepped.js";
 import { clockWords, count, number } from "./words.js";
 
@@ -49,37 +49,38 @@ function createMoment(fleet) {
 }
 
 function legend(fleet) {
-  const swatch = (shapes, words) => node("li", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, ...shapes), words);
-  const box = (className) => svg("rect", { x: 1, y: 1, width: 18, height: 12, class: className });
-  const lines = (className) => svg("path", { d: "M3 13L11 1M10 13L18 1", class: className, "stroke-width": 2.4 });
-  return node(
-    "ul", { class: "sn-legend" },
-    swatch([box("sn-fv-decode")], `decode; as high as its requests, at most ${number(fleet.most)}`),
-    swatch([box("sn-fv-key-prefill"), lines("sn-fv-stripe-prefill")], "prefill"),
-    swatch([box("sn-fv-reserved")], "KV set aside"),
-    swatch([box("sn-fv-key-cached"), lines("sn-fv-stripe-cached")], "KV cached"),
-    swatch([svg("path", { d: "M10 3l4 8h-8Z", class: "sn-fv-hit" })], "prefix hit"),
-    swatch([svg("path", { d: "M10 3v8", class: "sn-fv-missed" })], "deadline missed"),
-    fleet.events.some((event) => event.kind === "preempt") ? swatch([svg("path", { d: "M6 3l8 8m0 -8l-8 8", class: "sn-fv-lost" })], "preempted") : null,
-    swatch([box("sn-fv-waiting")], "waits"),
-    swatch([box("sn-fv-key-late"), lines("sn-fv-stripe-late")], "waits past its deadline"),
-    swatch([svg("path", { d: "M4 1V13M4 1h10l-4 3.5l4 3.5h-10", class: "sn-fv-due" })], "the request's deadline"),
+  const mark = (d, className, words) => legendKey(words, 20, svg("path", { d, class: className }));
+  const striped = (name, words) => legendKey(words, 20,
+    svg("rect", { x: 1, y: 1, width: 18, height: 12, class: "sn-fv-striped" }),
+    svg("path", { d: "M3 13L11 1M10 13L18 1", class: `sn-fv-stripe-${name}`, "stroke-width": 2.4 }));
+  const box = (className, words) => boxKey(className, words, 20, { rx: null });
+  return legendOf(
+    box("sn-fv-decode", `decode; as high as its requests, at most ${number(fleet.most)}`),
+    striped("prefill", "prefill"),
+    box("sn-fv-reserved", "KV set aside"),
+    striped("cached", "KV cached"),
+    mark("M10 3l4 8h-8Z", "sn-fv-hit", "prefix hit"),
+    mark("M10 3v8", "sn-fv-missed", "deadline missed"),
+    fleet.events.some((event) => event.kind === "preempt") ? mark("M6 3l8 8m0 -8l-8 8", "sn-fv-lost", "preempted") : null,
+    box("sn-fv-waiting", "waits"),
+    striped("late", "waits past its deadline"),
+    mark("M4 1V13M4 1h10l-4 3.5l4 3.5h-10", "sn-fv-due", "the request's deadline"),
   );
 }
 
 // The time under the pointer, on the whole run's strip or in the window, and the worker if any.
-function pointedAt(event, stage, fleet, shown, places) {
+function pointedAt(event, stage, fleet, places) {
   const [x, y] = pointIn(stage, event);
-  const part = Math.max(0, Math.min(1, (x - places.left) / places.room));
+  const part = Math.max(0, Math.min(1, (x - places.left) / (places.right - places.left)));
   if (y < places.overview) return { us: part * fleet.end, worker: null };
-  return { us: shown.from + part * (shown.to - shown.from), worker: places.laneAt(y) };
+  return { us: places.from + part * (places.to - places.from), worker: places.laneAt(y) };
 }
 
-function build(model, moves) {
-  const fleet = fleetOf(model.get("trace"));
-  const { trace, events, end } = fleet;
+function build({ trace, zoom: firstZoom }, moves) {
+  const fleet = fleetOf(trace);
+  const { events, end } = fleet;
   const most = mostZoom(end);
-  const pointed = (event) => pointedAt(event, stage, fleet, shown, drawn.places);
+  const pointed = (event) => pointedAt(event, stage, fleet, drawn.places);
   const stage = node("div", {
     onpointermove: (event) => moment.show(pointed(event).us),
     onpointerleave: () => moment.show(timeOf(moves.step())),
@@ -92,7 +93,7 @@ function build(model, moves) {
   });
   const way = node("p", { class: "sn-fv-way" });
   const moment = createMoment(fleet);
-  let zoom = Math.min(model.get("zoom"), most);
+  let zoom = Math.min(firstZoom, most);
   let shown = null;
   let drawn = null;
   const timeOf = (step) => events[step]?.at ?? 0;
@@ -112,7 +113,7 @@ function build(model, moves) {
   trouble.title = "The next missed deadline, preemption or refusal";
   setZoom(zoom);
   return {
-    count: Math.max(1, events.length), label: "Events of the fleet", extras: [zoomIn, zoomOut, trouble],
+    count: Math.max(1, events.length), label: "Events of the fleet", lines: 3, extras: [zoomIn, zoomOut, trouble],
     name: (step) => clockTime(timeOf(step)),
     // The window passes in about 20 seconds, quiet stretches faster.
     delay: (step) => Math.max(50, Math.min(900, ((timeOf(step + 1) - timeOf(step)) / (end / 2 ** zoom)) * WINDOW_MS)),
@@ -126,7 +127,7 @@ function build(model, moves) {
         drawn = drawFleet(fleet, shown, width, zoom > 0, runWords(fleet));
         stage.replaceChildren(drawn.picture);
       }
-      pointAtEvent(fleet, events[step], timeOf(step), shown, drawn);
+      pointAtEvent(fleet, events[step], timeOf(step), drawn);
       moment.show(timeOf(step));
       way.textContent = events[step] ? wayWords(fleet, events[step].id) : "";
     },
@@ -141,7 +142,4 @@ function build(model, moves) {
   };
 }
 
-export default steppedPicture({
-  name: "fleet-view", label: "A fleet over virtual time", build,
-  inputs: ["trace", "zoom"],
-});
+export default steppedPicture({ name: "fleet-view", label: "A fleet over virtual time", inputs: ["trace", "zoom"], build });

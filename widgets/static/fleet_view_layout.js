@@ -1,5 +1,7 @@
 // A fleet's events, queue, batches and windows over virtual time: pure functions of its trace.
 
+import { laneScale } from "./lanes.js";
+
 // ---- records --------------------------------------------------------------------------------
 
 // Columns of equal length as one object per row.
@@ -190,39 +192,40 @@ export function runsWithin(lane, { from, to }) {
   return lane.runs.slice(first, last + 1).filter((run) => run.end_us > from);
 }
 
+// A value per pixel column for each name: `paint` keeps the highest in those that a stretch touches.
+function pixelColumns({ from, to }, width, names) {
+  const size = Math.max(1, Math.floor(width));
+  const columns = Object.fromEntries(names.map((name) => [name, new Array(size).fill(0)]));
+  const at = (us) => ((us - from) / (to - from)) * size;
+  const paint = (name, start, end, value) => {
+    const first = Math.max(0, Math.floor(at(start)));
+    const last = Math.min(size, Math.max(first + 1, Math.ceil(at(end))));
+    for (let column = first; column < last; column += 1) columns[name][column] = Math.max(columns[name][column], value);
+  };
+  return { columns, paint };
+}
+
 // A lane's runs as one value per pixel column: the most requests that decode, the most that
 // prefill, and the K/V set aside and cached. However many runs there are, there are `width` columns.
-export function laneColumns(runs, { from, to }, width) {
-  const size = Math.max(1, Math.floor(width));
-  const columns = { decode: new Array(size).fill(0), prefill: new Array(size).fill(0), reserved: new Array(size).fill(0), cached: new Array(size).fill(0) };
-  const at = (us) => ((us - from) / (to - from)) * size;
+export function laneColumns(runs, window, width) {
+  const { columns, paint } = pixelColumns(window, width, ["decode", "prefill", "reserved", "cached"]);
   runs.forEach((run, index) => {
-    const first = Math.max(0, Math.floor(at(run.start_us)));
-    const last = Math.min(size, Math.max(first + 1, Math.ceil(at(run.end_us))));
-    for (let column = first; column < last; column += 1) {
-      columns[run.kind][column] = Math.max(columns[run.kind][column], run.num_requests);
-      columns.reserved[column] = Math.max(columns.reserved[column], run.reserved_tokens);
-    }
+    paint(run.kind, run.start_us, run.end_us, run.num_requests);
+    paint("reserved", run.start_us, run.end_us, run.reserved_tokens);
     // What is cached stays after a run, until the next one begins.
-    const until = runs[index + 1] ? Math.min(size, Math.ceil(at(runs[index + 1].start_us))) : size;
-    for (let column = first; column < Math.max(last, until); column += 1) columns.cached[column] = run.cached_tokens;
+    paint("cached", run.start_us, runs[index + 1]?.start_us ?? window.to, run.cached_tokens);
   });
   return columns;
 }
 
 // The queue as one value per pixel column: the most that wait, the most that are late.
-export function queueColumns(queue, { from, to }, width) {
-  const size = Math.max(1, Math.floor(width));
-  const columns = { waiting: new Array(size).fill(0), late: new Array(size).fill(0) };
-  const at = (us) => ((us - from) / (to - from)) * size;
-  for (let index = Math.max(0, lastBefore(queue, "at", from)); index < queue.length && queue[index].at < to; index += 1) {
-    const first = Math.max(0, Math.floor(at(queue[index].at)));
-    const next = queue[index + 1] ? at(queue[index + 1].at) : size;
-    const last = Math.min(size, Math.max(first + 1, Math.ceil(next)));
-    for (let column = first; column < last; column += 1) {
-      columns.waiting[column] = Math.max(columns.waiting[column], queue[index].waiting);
-      columns.late[column] = Math.max(columns.late[column], queue[index].late);
-    }
+export function queueColumns(queue, window, width) {
+  const { columns, paint } = pixelColumns(window, width, ["waiting", "late"]);
+  for (let index = Math.max(0, lastBefore(queue, "at", window.from)); index < queue.length && queue[index].at < window.to; index += 1) {
+    const { at, waiting, late } = queue[index];
+    const until = queue[index + 1]?.at ?? window.to;
+    paint("waiting", at, until, waiting);
+    paint("late", at, until, late);
   }
   return columns;
 }
@@ -242,13 +245,9 @@ export function areaPath(values, { left, base, tall, top, floors = null }) {
   return parts.join("");
 }
 
-// Times within a window as distinct pixel columns at least `apart`.
-export function marksWithin(times, { from, to }, width, apart) {
-  const found = new Set();
-  for (const us of times) {
-    if (us >= from && us <= to) found.add(Math.round((((us - from) / (to - from)) * width) / apart) * apart);
-  }
-  return [...found];
+// The shown times as distinct places on the scale, at least `apart`.
+export function marksWithin(times, scale, apart) {
+  return [...new Set(times.filter(scale.shows).map((us) => scale.left + Math.round((scale.x(us) - scale.left) / apart) * apart))];
 }
 
 // ---- places ---------------------------------------------------------------------------------
@@ -257,17 +256,17 @@ const SLIM = 620;
 
 // Where lanes lie, from above: the whole run where the window is a part of it, the queue, the
 // workers, the request of the step, the axis of time.
-export function fleetPlaces(numWorkers, width, zoomed) {
+export function fleetPlaces(numWorkers, width, zoomed, shown) {
   const slim = width < SLIM;
   const name = slim ? 16 : 0;
-  const left = slim ? 2 : 102;
   const overview = zoomed ? 34 + name : 0;
   const queue = { top: overview + name + 6, tall: 48 };
   const lane = { tall: 28, kv: 9, pitch: 54 + name };
   const lanes = queue.top + queue.tall + 14;
   const strip = lanes + numWorkers * lane.pitch + name;
   return {
-    slim, name, left, right: width - 4, room: width - 4 - left, overview, queue, lane, strip, stripTall: 20,
+    ...laneScale(shown, slim ? 2 : 102, width - 4),
+    slim, name, overview, queue, lane, strip, stripTall: 20,
     base: strip + 30, height: strip + 54,
     lane_top: (worker) => lanes + worker * lane.pitch + name,
     laneAt: (y) => {

@@ -1,7 +1,7 @@
 // A fleet's events and moments in words.
 
 import { queueAt, workerAt } from "./fleet_view_layout.js";
-import { capital, count, duration, listed, number } from "./words.js";
+import { capital, count, duration, listed, named, number } from "./words.js";
 
 const MOST_NAMED = 6;
 
@@ -95,7 +95,7 @@ export function wayWords(fleet, id) {
   const first = request.first_token_us === null ? "no token" : `first token after ${duration(request.first_token_us - request.arrival_us)}`;
   const end = request.finished_us === null ? "not finished"
     : request.finished_us <= request.deadline_us ? "in time" : `${duration(request.finished_us - request.deadline_us)} late`;
-  const where = visits.length ? `at ${visits.length > 1 ? "workers" : "worker"} ${listed(visits.map((visit) => String(visit.worker)))}` : "at no worker";
+  const where = visits.length ? `at ${named("worker", visits.map((visit) => visit.worker))}` : "at no worker";
   return `Request ${id}, priority ${request.priority}, ${where}: ${first}, ${end}.`;
 }
 

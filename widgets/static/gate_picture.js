@@ -1,8 +1,9 @@
 // Steps through decisions of a gate: the case of the four, and the scores on one axis.
 
-import { chartText } from "./chart.js";
+import { chartText, drawing, middleWithin } from "./chart.js";
 import { node, svg } from "./dom.js";
 import { decisionWords, fourCases, isCase, incumbentOf, roleWords, rowsOf, scoreRange, scoreTicks } from "./gate_picture_layout.js";
+import { laneName, laneScale } from "./lanes.js";
 import { fateWords, scoreWords, signedDuration } from "./signed_words.js";
 import { steppedPicture } from "./stepped.js";
 
@@ -33,39 +34,37 @@ function drawCases(decision) {
     node("tbody", {}, ...body));
 }
 
-function drawAxis(range, x, base, width) {
-  const group = svg("g", {});
+function drawAxis(range, { x, left, right }, base, width) {
   const zero = x(0);
-  group.append(svg("rect", { x: x(range.low), y: TOP - 16, width: zero - x(range.low), height: base - TOP + 16, class: "sn-gp-doomed" }));
-  group.append(svg("path", { d: `M${zero} ${TOP - 16}V${base}`, class: "sn-gp-zero" }));
-  group.append(svg("path", { d: `M${x(range.low)} ${base}H${x(range.high)}`, class: "sn-gp-axis" }));
-  for (const score of scoreTicks(range, width < WIDE ? 3 : 5)) {
-    group.append(svg("path", { d: `M${x(score)} ${base}v5`, class: "sn-gp-axis" }), chartText(x(score), base + 19, "middle", scoreWords(score)));
-  }
-  group.append(chartText(zero - 6, TOP - 22, "end", zero - x(range.low) > 60 ? "doomed" : ""));
-  group.append(chartText(zero + 6, TOP - 22, "start", x(range.high) - zero > 80 ? "can make it" : ""));
-  group.append(chartText(x(range.high), base + 36, "end", "score per ms"));
-  return group;
+  return svg(
+    "g", {},
+    svg("rect", { x: left, y: TOP - 16, width: zero - left, height: base - TOP + 16, class: "sn-gp-doomed" }),
+    svg("path", { d: `M${zero} ${TOP - 16}V${base}`, class: "sn-gp-zero" }),
+    svg("path", { d: `M${left} ${base}H${right}`, class: "sn-line" }),
+    ...scoreTicks(range, width < WIDE ? 3 : 5).flatMap((score) => [
+      svg("path", { d: `M${x(score)} ${base}v5`, class: "sn-line" }), chartText(x(score), base + 19, "middle", scoreWords(score)),
+    ]),
+    chartText(zero - 6, TOP - 22, "end", zero - left > 60 ? "doomed" : ""),
+    chartText(zero + 6, TOP - 22, "start", right - zero > 80 ? "can make it" : ""),
+    chartText(right, base + 36, "end", "score per ms"),
+  );
 }
 
 // From the incumbent's score to the margin's: a band, and a line that the candidate has to pass.
-function drawMargin(decision, x, base) {
+function drawMargin(decision, { x, left, right }, base) {
   const incumbent = incumbentOf(decision);
   if (!incumbent) return svg("g", {});
   const [from, to] = [x(incumbent.edf_score), x(decision.bar)];
   const inverted = decision.bar < incumbent.edf_score;
-  const group = svg("g", {});
-  group.append(
-    svg("rect", { x: Math.min(from, to), y: TOP - 16, width: Math.abs(to - from), height: base - TOP + 16, class: inverted ? "sn-gp-inverted" : "sn-gp-band" }),
-    svg("path", { d: `M${to} ${TOP - 16}V${base}`, class: inverted ? "sn-gp-bar sn-gp-bar-inverted" : "sn-gp-bar" }),
-  );
   const bar = `${decision.margin} × incumbent`;
   const said = inverted ? `${bar}: lower, not higher` : bar;
-  const words = said.length * BOLD <= x.end - x.start ? said : bar;
-  const half = (words.length * BOLD) / 2;
-  const at = Math.max(x.start + half, Math.min(to, x.end - half));
-  group.append(chartText(at, 12, "middle", words, "sn-gp-name"));
-  return group;
+  const words = said.length * BOLD <= right - left ? said : bar;
+  return svg(
+    "g", {},
+    svg("rect", { x: Math.min(from, to), y: TOP - 16, width: Math.abs(to - from), height: base - TOP + 16, class: inverted ? "sn-gp-inverted" : "sn-gp-band" }),
+    svg("path", { d: `M${to} ${TOP - 16}V${base}`, class: inverted ? "sn-gp-bar sn-gp-bar-inverted" : "sn-gp-bar" }),
+    chartText(middleWithin(to, words.length * BOLD, left, right), 12, "middle", words, "sn-name"),
+  );
 }
 
 function drawDot(row, x, y) {
@@ -78,63 +77,58 @@ function drawDot(row, x, y) {
 
 // Where a row's roles are said: beside its dot, clear of the line at `bar` if one side is, or below
 // the dot where neither side has room.
-function rolePlace(row, x, bar) {
+function rolePlace(row, { x, left, right }, bar) {
   const at = x(row.edf_score);
   const needed = roleWords(row).length * CHARACTER + 2;
   const sides = [
     { side: "right", from: at + BESIDE, to: at + BESIDE + needed },
     { side: "left", from: at - BESIDE - needed, to: at - BESIDE },
-  ].filter(({ from, to }) => from >= x.start - EDGE && to <= x.end);
+  ].filter(({ from, to }) => from >= left - EDGE && to <= right);
   const clear = sides.find(({ from, to }) => bar === null || bar < from - HALO || bar > to + HALO);
   return (clear ?? sides[0])?.side ?? "below";
 }
 
-function drawRole(row, x, y, bar) {
-  const at = x(row.edf_score);
-  const place = rolePlace(row, x, bar);
-  if (place === "below") return chartText(x.end, y + 27, "end", roleWords(row), "sn-gp-role");
+function drawRole(row, scale, y, bar) {
+  const at = scale.x(row.edf_score);
+  const place = rolePlace(row, scale, bar);
+  if (place === "below") return chartText(scale.right, y + 27, "end", roleWords(row), "sn-gp-role");
   const [from, anchor] = place === "left" ? [at - BESIDE, "end"] : [at + BESIDE, "start"];
   return chartText(from, y + 4, anchor, roleWords(row), "sn-gp-role");
 }
 
-function drawRow(row, x, y, wide, bar) {
-  const name = `request ${row.id}`;
-  const fate = `slack ${signedDuration(row.slack_us)}`;
-  const label = wide
-    ? [chartText(0, y + 4, "start", name, "sn-gp-name"), chartText(76, y + 4, "start", fate)]
-    : [chartText(0, y - 16, "start", name, "sn-gp-name"), chartText(72, y - 16, "start", fate)];
+function drawRow(row, scale, y, wide, bar) {
+  const [namedAt, from] = wide ? [y + 4, 76] : [y - 16, 72];
   return svg("g", {},
-    svg("path", { d: `M${x.start} ${y}H${x.end}`, class: "sn-gp-track" }), ...label,
-    drawDot(row, x(row.edf_score), y), drawRole(row, x, y, bar));
+    svg("path", { d: `M${scale.left} ${y}H${scale.right}`, class: "sn-grid" }),
+    laneName(namedAt, `request ${row.id}`), chartText(from, namedAt, "start", `slack ${signedDuration(row.slack_us)}`),
+    drawDot(row, scale.x(row.edf_score), y), drawRole(row, scale, y, bar));
 }
 
 function drawScores(decision, width) {
   const rows = rowsOf(decision);
   const wide = width >= WIDE;
   const range = scoreRange(decision);
-  const [start, end] = [wide ? NAMES : EDGE, width - EDGE];
-  const x = (score) => start + ((score - range.low) / (range.high - range.low)) * (end - start);
-  Object.assign(x, { start, end });
-  const bar = decision.bar === null ? null : x(decision.bar);
-  const below = rows.some((row) => rolePlace(row, x, bar) === "below") ? 18 : 0;
+  const scale = laneScale({ from: range.low, to: range.high }, wide ? NAMES : EDGE, width - EDGE);
+  const bar = decision.bar === null ? null : scale.x(decision.bar);
+  const below = rows.some((row) => rolePlace(row, scale, bar) === "below") ? 18 : 0;
   const step = (wide ? 34 : 46) + below;
   const yOf = (at) => TOP + (wide ? 6 : 18) + at * step;
   const base = yOf(rows.length - 1) + 22 + below;
   const label = rows.map((row) => `request ${row.id}, ${fateWords(row.slack_us)}: ${roleWords(row)}`).join("; ");
-  const picture = svg("svg", { width, height: base + 42, role: "img", "aria-label": `Scores per ms. ${label}` });
-  picture.append(drawAxis(range, x, base, width), drawMargin(decision, x, base), ...rows.map((row, at) => drawRow(row, x, yOf(at), wide, bar)));
-  return picture;
+  return drawing(
+    width, base + 42, `Scores per ms. ${label}`, {},
+    drawAxis(range, scale, base, width), drawMargin(decision, scale, base), ...rows.map((row, at) => drawRow(row, scale, yOf(at), wide, bar)),
+  );
 }
 
-function build(model) {
-  const decisions = model.get("decisions");
+function build({ decisions }) {
   const cases = node("div", {});
   const scores = node("div", { class: "sn-gp-scores" });
   const chip = node("span", { class: "sn-chip sn-chip-strong" });
   return {
     count: decisions.length, label: "Decisions of the gate",
     name: (step) => `decision ${step + 1} of ${decisions.length}`,
-    delay: () => 2200,
+    delay: () => 2200, lines: 3,
     draw: (step, width) => {
       const decision = decisions[step];
       chip.textContent = `margin ${decision.margin}`;
@@ -147,7 +141,4 @@ function build(model) {
   };
 }
 
-export default steppedPicture({
-  name: "gate-picture", label: "The gate's four cases", build,
-  inputs: ["decisions"],
-});
+export default steppedPicture({ name: "gate-picture", label: "The gate's four cases", inputs: ["decisions"], build });

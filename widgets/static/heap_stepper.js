@@ -1,18 +1,24 @@
 // Steps through recorded heap operations: the tree, the array, the admission test.
 
-import { hatch } from "./chart.js";
+import { chartText, hatch, legendOf } from "./chart.js";
 import { freshId, node, svg } from "./dom.js";
-import { admissionBar, entriesOf, frameWords, framesOf, heapOpening } from "./heap_stepper_layout.js";
-import { createHeapPicture } from "./heap_stepper_picture.js";
+import { createHeapPicture } from "./heap_picture.js";
+import { admissionBar, entriesOf, frameWords, framesOf, heapOpening, keyMark, orderWords } from "./heap_stepper_layout.js";
 import { steppedPicture } from "./stepped.js";
 import { number } from "./words.js";
 
 const BAR_TOP = 18;
 const BAR_HEIGHT = 22;
 const BAR_ROOM = 44;
+const BOX = 44;
 
-function barText(x, y, anchor, words) {
-  return svg("text", { x, y, "text-anchor": anchor, class: "sn-he-amount" }, words);
+function drawEntry(entry, place, width, labelled) {
+  return svg(
+    "g", { class: `sn-he-entry sn-hue-${place % 8}` },
+    svg("rect", { x: 1 - width / 2, y: 1 - BOX / 2, width: width - 2, height: BOX - 2, rx: 8, class: "sn-he-box" }),
+    chartText(0, labelled ? -2 : 5, "middle", keyMark(entry.key), "sn-he-key"),
+    labelled ? chartText(0, 14, "middle", entry.label, "sn-he-label") : null,
+  );
 }
 
 // The admission test as a bar: KV tokens held, what the candidate needs, the budget's end.
@@ -30,8 +36,8 @@ function drawTest(admission, width, patternId) {
     svg("rect", { ...box, x: held, width: candidate, fill: `url(#${patternId})` }),
     svg("rect", { ...box, x: held, width: candidate, class: bar.over ? "sn-he-adds sn-he-over" : "sn-he-adds" }),
     svg("path", { d: `M${budget} ${BAR_TOP - 5}v${BAR_HEIGHT + 10}`, class: "sn-he-limit" }),
-    barText(Math.min(budget, room), 11, "end", `KV budget ${number(admission.budget)}`),
-    barText(0, 11, "start", `${number(admission.held)} held + ${number(admission.candidate)} needed`),
+    chartText(Math.min(budget, room), 11, "end", `KV budget ${number(admission.budget)}`, "sn-he-amount"),
+    chartText(0, 11, "start", `${number(admission.held)} held + ${number(admission.candidate)} needed`, "sn-he-amount"),
   );
   return picture;
 }
@@ -39,15 +45,18 @@ function drawTest(admission, width, patternId) {
 function takenList(frame, hues, entries) {
   if (!frame.taken.length) return [node("span", {}, "Taken out so far: none")];
   return [node("span", {}, "Taken out so far:"), ...frame.taken.map((id) =>
-    node("span", { class: "sn-he-taken" }, node("i", { class: `sn-he-dot sn-hue-${hues.get(id)}` }), entries.get(id).label))];
+    node("span", { class: "sn-he-taken" }, node("i", { class: `sn-dot sn-hue-${hues.get(id)}` }), entries.get(id).label))];
 }
 
-function build(model) {
-  const operations = model.get("operations");
+function build({ operations }) {
   const frames = framesOf(operations);
   const entries = entriesOf(operations);
   const hues = new Map([...entries.keys()].map((id, index) => [id, index % 8]));
-  const picture = createHeapPicture(frames, entries);
+  const picture = createHeapPicture({
+    frames, shapes: entries, drawEntry, dimensions: { box: BOX, level: 76, top: 6, foot: 20 },
+    marks: ["sn-he-lit"], markOf: (frame, id) => (frame.lit.includes(id) ? "sn-he-lit" : null),
+    words: (frame) => orderWords(frame.order, entries),
+  });
   const patternId = freshId("candidate");
   const tests = operations.some(({ admission }) => admission && admission.budget !== null);
   const test = tests ? node("div", { class: "sn-he-test" }) : null;
@@ -64,17 +73,10 @@ function build(model) {
     says: (step) => frameWords(frames[step], operations),
     below: [
       picture.scroller, taken, test,
-      node(
-        "ul", { class: "sn-legend" },
-        node("li", {}, "thick outline: what this move is about"),
-        node("li", {}, "the parent of array cell i is cell (i − 1) // 2"),
-      ),
+      legendOf("thick outline: what this move is about", "the parent of array cell i is cell (i − 1) // 2"),
     ],
     opening: heapOpening(frames),
   };
 }
 
-export default steppedPicture({
-  name: "heap-stepper", label: "A heap, move by move", build,
-  inputs: ["operations"],
-});
+export default steppedPicture({ name: "heap-stepper", label: "A heap, move by move", inputs: ["operations"], build });

@@ -70,13 +70,13 @@ const TREE_GAP = 10;
 const WIDEST_GAP = 64;
 
 // Widths in pixels for a heap of up to `most` entries in `available` pixels: nodes hold key and
-// label, array cells the label only where there is room.
-export function sizesFor(entries, most, available) {
+// label, array cells the label only where there is room, or where they are as wide as nodes.
+export function sizesFor(entries, most, available, wideCells = false) {
   const all = [...entries.values()];
   const keyWidth = Math.max(...all.map((entry) => keyMark(entry.key).length)) * KEY_PX + 8;
   const labelWidth = Math.max(...all.map((entry) => entry.label.length)) * LABEL_PX + 16;
   const node = Math.max(keyWidth, labelWidth, 44);
-  const cell = Math.max(keyWidth, 40, Math.min(node, available / most));
+  const cell = Math.max(wideCells ? node : keyWidth, 40, Math.min(node, available / most));
   const bottom = 2 ** levelOf(most - 1);
   const tree = Math.max(bottom * (node + TREE_GAP), Math.min(available, bottom * (node + WIDEST_GAP)));
   return { node, cell, tree, width: Math.max(available, tree, most * cell), cellLabels: cell >= labelWidth };

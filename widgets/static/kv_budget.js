@@ -16,14 +16,11 @@ function totals({ trace, name }, index) {
   const who = name ? node("strong", {}, `${capital(name)}: `) : "";
   const past = { ...trace, steps: trace.steps.slice(0, index + 1) };
   const when = past.steps.length < trace.steps.length ? "So far: " : "";
-  return node("p", { class: "sn-kv-total" }, who, `${when}${totalsWords(past)}.`);
+  return node("p", { class: "sn-total" }, who, `${when}${totalsWords(past)}.`);
 }
 
-function build(model, moves) {
-  const names = model.get("names");
-  const other = model.get("other");
-  const sides = [model.get("trace"), other].filter(Boolean)
-    .map((trace, at) => ({ trace, name: other ? names[at] : "" }));
+function build({ trace, other, names, group }, moves) {
+  const sides = [trace, other].filter(Boolean).map((each, at) => ({ trace: each, name: other ? names[at] : "" }));
   const longest = sides.reduce((most, side) => (side.trace.steps.length > most.steps.length ? side.trace : most), sides[0].trace);
   const length = Math.max(1, longest.steps.length);
   const label = sides.map((side) => `${side.name ? `${side.name}: ` : ""}${traceWords(side.trace)}`).join(". ");
@@ -32,8 +29,8 @@ function build(model, moves) {
   const axis = timeAxis(longest, moves, "steps");
   const budget = sides[0].trace.max_kv_tokens;
   return {
-    count: length, label: "KV steps", extras: [axis.button], group: model.get("group"),
-    liveClass: sides.length > 1 ? "sn-kv-two" : "",
+    count: length, label: "KV steps", extras: [axis.button], group,
+    lines: sides.length > 1 ? 4 : null,
     name: (step) => `step ${longest.steps[step]?.step ?? 0} of ${longest.steps[length - 1]?.step ?? 0}`,
     delay: axis.delay,
     layOut: (width) => picture.draw(width, axis.name(), moves.go),

@@ -1,10 +1,8 @@
 // Who holds, loses and recomputes which KV tokens: pure functions of the trace's JSON.
 
+import { sumOf } from "./kv_stacks.js";
 import { originOf } from "./timeline_layout.js";
 import { keptEnd, tokensOf } from "./work.js";
-
-const NARROWEST_PX = 9;
-const WIDEST_PX = 58;
 
 // ---- tokens ---------------------------------------------------------------------------------
 
@@ -21,7 +19,7 @@ export function kvSteps(trace) {
   return trace.steps.map((step) => {
     const dropped = step.preempted.map((id) => {
       lost.set(id, reached.get(id) ?? 0);
-      return { id, tokens: held.get(id) ?? 0, generated: generated.get(id) ?? 0 };
+      return { id, amount: held.get(id) ?? 0, generated: generated.get(id) ?? 0 };
     });
     const work = step.work.map((each) => {
       const before = reached.get(each.request_id) ?? 0;
@@ -35,8 +33,8 @@ export function kvSteps(trace) {
     againSoFar += again;
     held = new Map(step.kv.map((each) => [each.request_id, each.kv_tokens]));
     const stack = order.filter((id) => held.get(id) > 0)
-      .map((id) => ({ id, tokens: held.get(id), again: Math.min(held.get(id), lost.get(id) ?? 0) }));
-    const finished = step.finished.map((id) => ({ id, tokens: work.find((each) => each.id === id)?.end ?? 0 }));
+      .map((id) => ({ id, amount: held.get(id), again: Math.min(held.get(id), lost.get(id) ?? 0) }));
+    const finished = step.finished.map((id) => ({ id, amount: work.find((each) => each.id === id)?.end ?? 0 }));
     const queue = step.waits.filter((wait) => wait.status === "waiting").length;
     return { stack, dropped, finished, work, again, againSoFar, queue, total: step.kv_after };
   });
@@ -56,8 +54,7 @@ export function totalsOf(trace) {
 
 // The most tokens that the chart must show: the budget, or a stack with what was released from it.
 export function mostHeld(trace) {
-  const sum = (list) => list.reduce((total, each) => total + each.tokens, 0);
-  const heights = kvSteps(trace).map((step) => sum(step.stack) + sum(step.finished) + sum(step.dropped));
+  const heights = kvSteps(trace).map((step) => sumOf([...step.stack, ...step.finished, ...step.dropped]));
   return Math.max(1, trace.max_kv_tokens ?? 0, ...heights);
 }
 
@@ -101,30 +98,6 @@ export function runsOf(states) {
     else runs.push({ state, from: index, to: index + 1 });
   });
   return runs;
-}
-
-// ---- places ---------------------------------------------------------------------------------
-
-// Pixels per step: narrower than the timeline's, so that a sawtooth is seen as a whole.
-export function stepWidth(traces, available) {
-  const longest = Math.max(1, ...traces.map((trace) => trace.steps.length));
-  return Math.max(NARROWEST_PX, Math.min(WIDEST_PX, available / longest));
-}
-
-// Every column of every stack as boxes in tokens from the bottom: held (with its recomputed part),
-// then finished, then dropped, which is what did not fit any more.
-export function boxesOf(step) {
-  const boxes = [];
-  let from = 0;
-  const add = (kind, each) => {
-    if (!each.tokens) return;
-    boxes.push({ kind, id: each.id, from, tokens: each.tokens, again: each.again ?? 0 });
-    from += each.tokens;
-  };
-  step.stack.forEach((each) => add("held", each));
-  step.finished.forEach((each) => add("finished", each));
-  step.dropped.forEach((each) => add("dropped", each));
-  return boxes;
 }
 
 export function wholeTime(trace) {

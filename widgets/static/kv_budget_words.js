@@ -1,24 +1,20 @@
 // What the KV cache of a run does, in words: pure functions of the trace's JSON.
 
 import { kvSteps, totalsOf, wholeTime } from "./kv_budget_layout.js";
-import { capital, count, duration, listed, number } from "./words.js";
+import { capital, count, duration, named, number } from "./words.js";
 
 export const STATE_WORDS = {
   waiting: "waiting", prefilling: "prefilling", recomputing: "recomputing", active: "active",
   preempted: "preempted", done: "done",
 };
 
-function requestWords(ids) {
-  return ids.length === 1 ? `request ${ids[0]}` : `requests ${listed(ids.map(String))}`;
-}
-
 function its(tokens) {
   return tokens === 1 ? "its 1 token is" : `its ${number(tokens)} tokens are`;
 }
 
-function droppedWords({ id, tokens, generated }) {
+function droppedWords({ id, amount, generated }) {
   const kept = generated ? `; it has ${count(generated, "generated token")} to keep` : "";
-  return `Request ${id} is preempted: ${its(tokens)} released${kept}.`;
+  return `Request ${id} is preempted: ${its(amount)} released${kept}.`;
 }
 
 function againWords({ id, start, again }) {
@@ -31,7 +27,7 @@ function queueWords(step) {
   const waits = step.waits.filter((wait) => wait.status === "waiting" && !step.preempted.includes(wait.request_id));
   if (!waits.length) return [];
   const one = waits.length === 1;
-  const who = capital(requestWords(waits.map((wait) => wait.request_id)));
+  const who = capital(named("request", waits.map((wait) => wait.request_id)));
   return [`${who} ${one ? "waits" : "wait"}: ${waits[0].reason}.`];
 }
 
@@ -47,7 +43,7 @@ export function kvStepWords(trace, index) {
     `Step ${step.step}: ${held}${over}.`,
     ...kv.dropped.map(droppedWords),
     ...kv.work.filter((each) => each.again).map(againWords),
-    ...kv.finished.map(({ id, tokens }) => `Request ${id} is done: ${its(tokens)} released.`),
+    ...kv.finished.map(({ id, amount }) => `Request ${id} is done: ${its(amount)} released.`),
     ...queueWords(step),
     ...(kv.againSoFar ? [`Recomputed so far: ${count(kv.againSoFar, "token")}.`] : []),
   ].join(" ");

@@ -1,5 +1,6 @@
 // KV tokens of several runs growing step by step: one without a window, and one of those with.
 
+import { boxKey, legendKey, legendOf } from "./chart.js";
 import { factChips, node, svg } from "./dom.js";
 import { growthOpening, longestSteps, shownRuns, splitRuns, unitOf } from "./kv_growth_layout.js";
 import { createGrowthPicture } from "./kv_growth_picture.js";
@@ -14,37 +15,28 @@ import { capital, number } from "./words.js";
 function totalsLine({ label, trace }, unit, index) {
   const past = { ...trace, steps: trace.steps.slice(0, index + 1) };
   const when = past.steps.length < trace.steps.length ? "so far " : "";
-  return node("p", { class: "sn-kg-total" }, node("strong", {}, `${capital(label)}: `), `${when}${growthTotalsWords(past, unit)}.`);
-}
-
-function swatch(className, words, hue = "sn-hue-0", fill = null) {
-  const box = className === "sn-kg-counted"
-    ? svg("path", { d: "M1 7h20", class: className })
-    : svg("rect", { x: 1, y: 1, width: 20, height: 12, rx: 2, class: `${className} ${hue}`, fill });
-  return node("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" }, box), words);
+  return node("p", { class: "sn-total" }, node("strong", {}, `${capital(label)}: `), `${when}${growthTotalsWords(past, unit)}.`);
 }
 
 function legend(runs, stripes) {
-  const requests = runs[0].trace.requests.map((request, at) => swatch("sn-kg-held", `request ${request.id}`, `sn-hue-${at % 8}`));
   const steps = runs.flatMap((run) => run.trace.steps);
   const miscounted = steps.some((step) => step.kv.some((each) => each.kv_tokens_charged !== each.kv_tokens));
-  return node(
-    "ul", { class: "sn-legend" }, ...requests,
-    swatch("sn-kg-finished", "released because done"),
-    steps.some((step) => step.preempted.length) ? swatch("sn-kg-dropped", "released by preemption (who is above)") : null,
-    steps.some((step) => step.kv_peak !== null) ? swatch("sn-kg-peak", "held within the step only") : null,
-    miscounted ? swatch("sn-kg-counted", "what the scheduler counts") : null,
-    swatch("sn-kg-padding", "padding: computed for nothing", "", `url(#${stripes})`),
+  const box = (className, words, more = {}) => boxKey(className, words, 22, { rx: 2, ...more });
+  return legendOf(
+    ...runs[0].trace.requests.map((request, at) => box(`sn-kv-box-held sn-hue-${at % 8}`, `request ${request.id}`)),
+    box("sn-kv-box-finished sn-hue-0", "released because done"),
+    steps.some((step) => step.preempted.length) ? box("sn-kv-box-dropped", "released by preemption (who is above)") : null,
+    steps.some((step) => step.kv_peak !== null) ? box("sn-kg-peak", "held within the step only") : null,
+    miscounted ? legendKey("what the scheduler counts", 22, svg("path", { d: "M1 7h20", class: "sn-kg-counted" })) : null,
+    box("sn-kg-padding", "padding: computed for nothing", { fill: `url(#${stripes})` }),
   );
 }
 
-function build(model, moves) {
-  const runs = model.get("runs");
-  const perToken = model.get("bytes_per_token");
+function build({ runs, bytes_per_token: perToken, shown }, moves) {
   const { windowed } = splitRuns(runs);
   const picture = createGrowthPicture(runs);
   const [stops, totals] = [node("div", {}), node("div", {})];
-  let at = Math.min(model.get("shown"), Math.max(0, windowed.length - 1));
+  let at = Math.min(shown, Math.max(0, windowed.length - 1));
   let unit = unitOf(null);
   const sides = () => shownRuns(runs, at);
   const change = () => {
@@ -67,7 +59,7 @@ function build(model, moves) {
   const facts = budgets.map((budget) => (budget === null ? "no KV budget" : `KV budget ${number(budget)} tokens`));
   return {
     count: Math.max(1, steps.length), label: "Steps of the runs", sliders: [slider].filter(Boolean),
-    extras: [slider?.input, bytesButton].filter(Boolean), liveClass: sides().length > 1 ? "sn-kg-two" : "",
+    extras: [slider?.input, bytesButton].filter(Boolean), lines: sides().length > 1 ? 4 : null,
     name: (step) => `step ${steps[step]?.step ?? 0} of ${steps[steps.length - 1]?.step ?? 0}`,
     delay: () => 700,
     layOut: (width) => {

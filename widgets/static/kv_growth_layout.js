@@ -1,5 +1,6 @@
 // What grows, in tokens or bytes, step by step: pure functions of a run's trace.
 
+import { sumOf } from "./kv_stacks.js";
 import { firstPreemption } from "./timeline_layout.js";
 import { keptEnd } from "./work.js";
 
@@ -63,7 +64,7 @@ export function growthSteps(trace, unit) {
     before = new Map(kv.map((entry) => [entry.request_id, entry]));
     return {
       stack, dropped, finished,
-      held: sum(stack.map((each) => each.amount)),
+      held: sumOf(stack),
       counted: sum(stack.map((each) => each.counted)),
       peak: step.kv_peak === null ? null : unit.times(step.kv_peak),
       computed: sum(step.forwards.map((each) => each.computed_tokens)),
@@ -76,30 +77,15 @@ function sum(amounts) {
   return amounts.reduce((total, each) => total + each, 0);
 }
 
-// The boxes of one column from the bottom: held, released because done, released by preemption.
-export function growthBoxes(step) {
-  const boxes = [];
-  let from = 0;
-  const add = (kind, each) => {
-    if (!each.amount) return;
-    boxes.push({ kind, id: each.id, from, amount: each.amount });
-    from += each.amount;
-  };
-  step.stack.forEach((each) => add("held", each));
-  step.finished.forEach((each) => add("finished", each));
-  step.dropped.forEach((each) => add("dropped", each));
-  return boxes;
-}
-
 // Where the column's boxes end without what preemption took away.
 export function topOf(step) {
-  return sum([...step.stack, ...step.finished].map((each) => each.amount));
+  return sumOf([...step.stack, ...step.finished]);
 }
 
 // The most that any run must show, so that the axis stays when the window changes.
 export function mostOf(runs, unit) {
   const heights = runs.flatMap((run) => growthSteps(run.trace, unit).map((step) =>
-    Math.max(topOf(step) + sum(step.dropped.map((each) => each.amount)), step.peak ?? 0, step.counted)));
+    Math.max(topOf(step) + sumOf(step.dropped), step.peak ?? 0, step.counted)));
   const budgets = runs.map((run) => unit.times(run.trace.max_kv_tokens ?? 0));
   return Math.max(1, ...heights, ...budgets);
 }

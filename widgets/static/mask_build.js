@@ -1,9 +1,10 @@
 // Steps through the making of a fused mask; any query of the step can be chosen.
 
+import { boxKey, legendOf } from "./chart.js";
 import { node } from "./dom.js";
 import { buildCells, buildWords, countCells, isRealQuery, matrixRoom, queriesOf, queryWords } from "./mask_build_layout.js";
-import { createMatrix, MATRIX_FIXED } from "./mask_build_picture.js";
-import { cellSwatch, swatch } from "./mask_picture.js";
+import { createMatrix } from "./mask_build_picture.js";
+import { MATRIX_FIXED, cellSwatch } from "./mask_picture.js";
 import { steppedPicture } from "./stepped.js";
 import { aloneNote } from "./whose.js";
 
@@ -14,17 +15,15 @@ function buildLegend(steps) {
   const has = (test) => steps.some((_, at) => countCells(steps, at, test) > 0);
   const thrown = steps.some(({ masks, context_columns: numPast }) =>
     masks.some((mask) => mask.mask.some((_, row) => !isRealQuery(mask, numPast, row))));
-  const plain = { visible: false, wrong: false, own: false, differs: false, padding: false, changed: false };
-  return node(
-    "ul", { class: "sn-legend" },
-    cellSwatch({ ...plain, visible: true }, "may be seen"),
-    cellSwatch(plain, "hidden"),
-    has((cell) => cell.padding) ? cellSwatch({ ...plain, padding: true }, "hidden padding") : null,
-    has((cell) => cell.changed) ? cellSwatch({ ...plain, changed: true }, "hidden by this step") : null,
-    has((cell) => cell.wrong) ? cellSwatch({ ...plain, visible: true, wrong: true }, "seen, but padding or future") : null,
-    has((cell) => cell.differs) ? swatch("sn-mk-differs", "the two differ") : null,
-    has((cell) => cell.own) ? node("li", {}, "dot: the query's own column") : null,
-    thrown ? node("li", {}, "faded: a padding query, its output is thrown away") : null,
+  return legendOf(
+    cellSwatch({ visible: true }, "may be seen"),
+    cellSwatch({}, "hidden"),
+    has((cell) => cell.padding) ? cellSwatch({ padding: true }, "hidden padding") : null,
+    has((cell) => cell.changed) ? cellSwatch({ changed: true }, "hidden by this step") : null,
+    has((cell) => cell.wrong) ? cellSwatch({ visible: true, wrong: true }, "seen, but padding or future") : null,
+    has((cell) => cell.differs) ? boxKey("sn-mk-differs", "the two differ") : null,
+    has((cell) => cell.own) ? "dot: the query's own column" : null,
+    thrown ? "faded: a padding query, its output is thrown away" : null,
   );
 }
 
@@ -38,13 +37,12 @@ function firstQuery(steps, at) {
   return queries.findIndex(({ index, row }) => isRealQuery(masks[index], numPast, row));
 }
 
-function build(model, moves) {
-  const [steps, names] = ["steps", "names"].map((name) => model.get(name));
+function build({ steps, names }, moves) {
   const stage = node("div", {
     class: "sn-mb-stage", role: "listbox", tabindex: "0",
     "aria-label": "Queries: up and down choose one",
   });
-  const said = node("p", { class: "sn-mb-said", "aria-live": "polite" });
+  const said = node("p", { class: "sn-said sn-mb-said", "aria-live": "polite" });
   let matrices = [];
   let chosen = 0;
   let touched = false;
@@ -99,7 +97,4 @@ function build(model, moves) {
   };
 }
 
-export default steppedPicture({
-  name: "mask-build", label: "A mask in steps", build,
-  inputs: ["steps", "names"],
-});
+export default steppedPicture({ name: "mask-build", label: "A mask in steps", inputs: ["steps", "names"], build });

@@ -1,6 +1,7 @@
 // The cells of a mask and what explains them: drawing that every view of masks shares.
 
-import { node, svg } from "./dom.js";
+import { chartText, legendKey } from "./chart.js";
+import { svg } from "./dom.js";
 
 // A cell is { visible, wrong, own, differs } and, in padded batches, { padding, changed } too.
 export function drawMaskCell(cell, x, y, size) {
@@ -30,20 +31,54 @@ function slash(x, y, size) {
   return `M${x + size * 0.28} ${y + size * 0.72}l${size * 0.44} ${-size * 0.44}`;
 }
 
+const HEAD_ROOM = 40;
+const LABEL_ROOM = 34;
+// What a matrix needs beside its cells.
+export const MATRIX_FIXED = LABEL_ROOM + 6;
+// Where column `key` begins in a matrix of cells of `size` pixels.
+export const columnPlace = (key, size) => LABEL_ROOM + key * size;
+
 // The line between past and new columns, and the two titles where there is room for them.
-export function drawPastDivider({ left, top, bottom, past, fresh, size }) {
+function drawPastDivider(past, fresh, size, bottom) {
   const group = svg("g", {});
   const title = (middle, words, room) => {
-    if (words.length * 6.2 > room) return;
-    group.append(svg("text", { x: middle, y: top + 10, class: "sn-mk-part", "text-anchor": "middle" }, words));
+    if (words.length * 6.2 <= room) group.append(chartText(middle, 14, "middle", words));
   };
   const [held, added] = [past * size, fresh * size];
   if (past) {
-    title(left + held / 2, held > 70 ? "past keys" : "past", held);
-    group.append(svg("path", { d: `M${left + held} ${top}V${bottom}`, class: "sn-mk-divider" }));
+    title(LABEL_ROOM + held / 2, held > 70 ? "past keys" : "past", held);
+    group.append(svg("path", { d: `M${LABEL_ROOM + held} 4V${bottom}`, class: "sn-mk-divider" }));
   }
-  if (fresh > 0) title(left + held + added / 2, added > 70 ? "new keys" : "new", added);
+  if (fresh > 0) title(LABEL_ROOM + held + added / 2, added > 70 ? "new keys" : "new", added);
   return group;
+}
+
+// A mask with its rows' and columns' labels: `labels` over the columns, "" for none; `rows` are
+// { label, cells, className }; the first `past` columns are past. `point(row)` outlines a row, or none.
+export function drawMatrix({ labels, rows, past, size, attributes }) {
+  const columns = labels.length;
+  const [width, height] = [columnPlace(columns, size) + 4, HEAD_ROOM + rows.length * size + 6];
+  const picture = svg("svg", { width, height, ...attributes });
+  labels.forEach((label, key) => {
+    if (label) picture.append(chartText(columnPlace(key + 0.5, size), HEAD_ROOM - 7, "middle", label, "sn-mk-label"));
+  });
+  const drawn = rows.map(({ label, cells, className }, row) => {
+    const y = HEAD_ROOM + row * size;
+    return svg(
+      "g", { class: className },
+      // The whole row takes the pointer, its gaps and its label too.
+      svg("rect", { x: 4, y, width: columnPlace(columns, size) - 4, height: size, class: "sn-mk-hit" }),
+      chartText(LABEL_ROOM - 9, y + size / 2 + 4, "end", label, "sn-mk-label"),
+      ...cells.flatMap((cell, key) => drawMaskCell(cell, columnPlace(key, size), y, size)),
+    );
+  });
+  const cursor = svg("rect", { x: LABEL_ROOM - 29, width: 29 + columns * size + 2, height: size, rx: 5, class: "sn-cursor" });
+  picture.append(...drawn, drawPastDivider(past, columns - past, size, height - 2), cursor);
+  const point = (row) => {
+    cursor.setAttribute("visibility", row !== null && row < rows.length ? "visible" : "hidden");
+    if (row !== null) cursor.setAttribute("y", HEAD_ROOM + row * size);
+  };
+  return { picture, rows: drawn, point, width };
 }
 
 // A token's text as it is drawn: what cannot be seen gets a name.
@@ -52,12 +87,7 @@ export function visibleText(text) {
   return text === "\n" ? "\\n" : text;
 }
 
-export function swatch(className, words) {
-  const box = svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: className });
-  return node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, box), words);
-}
-
-// The same for a cell with something drawn in it.
+// A line of a legend for a cell with something drawn in it.
 export function cellSwatch(cell, words) {
-  return node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, ...drawMaskCell(cell, 0, 0, 14)), words);
+  return legendKey(words, 14, ...drawMaskCell(cell, 0, 0, 14));
 }

@@ -1,8 +1,7 @@
 // The step toolbar that every stepping widget shares: buttons, scrubber, keyboard, play, live text.
 // Left and right step, Home and End jump, up and down move between the buttons, Space presses.
 
-import { node, svg, freshId } from "./dom.js";
-import { askAbove } from "./question.js";
+import { askAbove, node, svg, freshId } from "./dom.js";
 
 const STEP_EVENT = "serving-nanogpt-step";
 const ICONS = {

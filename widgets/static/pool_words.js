@@ -1,16 +1,12 @@
 // What a step did to the pool of blocks, in words: pure functions of the states.
 
 import { kindOf } from "./pool_states.js";
-import { count, listed, number, ranges } from "./words.js";
+import { count, named, number, ranges } from "./words.js";
 
 const sorted = (numbers) => [...numbers].sort((a, b) => a - b);
 
 export function blocksNamed(numbers) {
   return `block${numbers.length === 1 ? "" : "s"} ${ranges(numbers)}`;
-}
-
-function requestsNamed(ids) {
-  return `request${ids.length === 1 ? "" : "s"} ${listed(ids)}`;
 }
 
 function tokenRange({ start, end }) {
@@ -32,8 +28,8 @@ function workWords(step) {
     parts.push(`request ${work.request_id} computes ${tokenRange(work)}`);
   }
   const decodes = step.work.filter(({ kind }) => kind === "decode").map((work) => work.request_id);
-  if (decodes.length) parts.push(`${requestsNamed(decodes)} ${decodes.length === 1 ? "decodes" : "decode"}`);
-  if (step.finished.length) parts.push(`${requestsNamed(step.finished)} ${step.finished.length === 1 ? "is" : "are"} done`);
+  if (decodes.length) parts.push(`${named("request", decodes)} ${decodes.length === 1 ? "decodes" : "decode"}`);
+  if (step.finished.length) parts.push(`${named("request", step.finished)} ${step.finished.length === 1 ? "is" : "are"} done`);
   return parts;
 }
 

@@ -1,5 +1,6 @@
 // Steps through the tree of published blocks: each behind its parent, with who names it.
 
+import { chartText, legendOf } from "./chart.js";
 import { requestHue } from "./column_picture.js";
 import { makeReachable, node, svg } from "./dom.js";
 import { faceOf, poolStates, shortHash } from "./pool_states.js";
@@ -10,10 +11,6 @@ const CHARACTER = 7.3;
 const NODE_HEIGHT = 44;
 const ACROSS = 18;
 const DOWN = 10;
-
-function treeText(x, y, said, className = "sn-pt-text") {
-  return svg("text", { x, y, class: className }, said);
-}
 
 // From the right edge of a parent to the left edge of its child.
 function drawLink(from, to, sizes, kind) {
@@ -29,10 +26,11 @@ function drawNode(hash, entry, { tokens }, place, sizes, trace) {
   const shared = ids.length > 1 ? " sn-pt-shared" : "";
   const group = svg("g", { class: `sn-pt-node${lone}` });
   group.append(svg("rect", { x: x + 2, y: y + 2, width: sizes.box - 4, height: NODE_HEIGHT - 4, rx: 6, class: `sn-pt-${entry.kind}${shared}${entry.fresh ? " sn-pt-fresh" : ""}` }));
-  group.append(treeText(x + 8, y + 19, faceOf(tokens, trace.alphabet), "sn-pt-tokens"));
   const said = { held: ids.map((id) => `r${id}`).join(" "), cached: "free", gone: "evicted" }[entry.kind];
-  group.append(treeText(x + 8, y + 35, said));
-  group.append(svg("title", {}, `#${shortHash(hash)}: ${said}`));
+  group.append(
+    chartText(x + 8, y + 19, "start", faceOf(tokens, trace.alphabet), "sn-pt-tokens"), chartText(x + 8, y + 35, "start", said),
+    svg("title", {}, `#${shortHash(hash)}: ${said}`),
+  );
   return group;
 }
 
@@ -61,29 +59,26 @@ function showNew(scroller, left, room) {
   if (!seen) scroller.scrollLeft = Math.max(0, left - room / 3);
 }
 
-function build(model) {
-  const trace = { ...model.get("trace"), alphabet: model.get("alphabet") };
-  const run = poolStates(trace);
+function build({ trace: run, alphabet }) {
+  const trace = { ...run, alphabet };
+  const pool = poolStates(trace);
   const scroller = node("div", { class: "sn-scroll sn-pt-stage" });
-  const explained = [
+  const legend = legendOf(
     "from left to right: a block and its children", "r0: the table of request 0 names it",
     "dashed: free but cached", "thick outline: new in this step",
-  ];
+  );
   return {
-    count: run.states.length, label: "Steps of the tree", name: (step) => `step ${step} of ${run.states.length - 1}`, delay: () => 1600,
+    count: pool.states.length, label: "Steps of the tree", name: (step) => `step ${step} of ${pool.states.length - 1}`, delay: () => 1600,
     draw: (step, room) => {
-      const { picture, width, fresh } = drawTree(trace, run, step);
+      const { picture, width, fresh } = drawTree(trace, pool, step);
       makeReachable(scroller, width > room, "The tree, wider than the page");
       scroller.replaceChildren(picture);
       showNew(scroller, fresh, room);
     },
-    says: (step) => `Step ${run.states[step].step.step}. ${treeStepWords(run.states, step)}\n${treeWords(run.states, run.nodes, step)}`,
-    below: [scroller, node("ul", { class: "sn-legend" }, ...explained.map((words) => node("li", {}, words)))],
-    opening: treeOpening(run.states),
+    says: (step) => `Step ${pool.states[step].step.step}. ${treeStepWords(pool.states, step)}\n${treeWords(pool.states, pool.nodes, step)}`,
+    below: [scroller, legend],
+    opening: treeOpening(pool.states),
   };
 }
 
-export default steppedPicture({
-  name: "prefix-tree", label: "The tree of published blocks", build,
-  inputs: ["trace", "alphabet"],
-});
+export default steppedPicture({ name: "prefix-tree", label: "The tree of published blocks", inputs: ["trace", "alphabet"], build });

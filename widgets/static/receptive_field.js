@@ -1,6 +1,6 @@
 // Steps down through the layers below one token's logits: the cone of what can act on it.
 
-import { boxKey } from "./chart.js";
+import { boxKey, chartText, drawing, legendOf } from "./chart.js";
 import { makeReachable, node, pointIn, svg } from "./dom.js";
 import { toggleButton } from "./player.js";
 import { fieldSizes, fieldWords, probePlace, probeWords, reachOf, rowLabel, wayUp } from "./receptive_field_layout.js";
@@ -11,26 +11,18 @@ const TOP = 20;
 const BOX = 20;
 const FOOT = 22;
 
-function text(x, y, anchor, words, className = "sn-rf-text") {
-  return svg("text", { x, y, "text-anchor": anchor, class: className }, words);
-}
-
 function drawCells(field, reach, depth, sizes) {
-  const group = svg("g", {});
   const inset = sizes.cell > 10 ? 1.5 : 0.5;
-  reach.forEach((row, at) => {
+  return svg("g", {}, ...reach.flatMap((row, at) => {
     const y = TOP + at * sizes.row;
-    group.append(text(0, y + 14, "start", rowLabel(field, at), at === depth ? "sn-rf-here" : "sn-rf-text"));
-    row.forEach((acts, position) => {
-      const x = sizes.label + position * sizes.cell + inset;
-      const shown = acts && at <= depth;
+    const cells = row.map((acts, position) => {
       const sink = position < field.sinks ? " sn-rf-sink sn-hue-4" : "";
-      const state = shown ? `sn-rf-acts${at === depth ? " sn-rf-now" : ""}` : "sn-rf-idle";
-      const place = { x, y, width: sizes.cell - 2 * inset, height: BOX, rx: Math.min(4, sizes.cell / 4) };
-      group.append(svg("rect", { ...place, class: `${state}${shown ? sink : ""}` }));
+      const state = acts && at <= depth ? `sn-rf-acts${at === depth ? " sn-rf-now" : ""}${sink}` : "sn-rf-idle";
+      const x = sizes.label + position * sizes.cell + inset;
+      return svg("rect", { x, y, width: sizes.cell - 2 * inset, height: BOX, rx: Math.min(4, sizes.cell / 4), class: state });
     });
-  });
-  return group;
+    return [chartText(0, y + 14, "start", rowLabel(field, at), at === depth ? "sn-rf-here" : "sn-axis"), ...cells];
+  }));
 }
 
 // Between two rows: from the reached part above to what it sees below, as one slanted band.
@@ -52,7 +44,6 @@ function drawCone(field, reach, depth, sizes) {
 
 // The probe's way up: a line through the rows, ending at the logits when there are layers enough.
 function drawWay(field, probe, sizes) {
-  const group = svg("g", {});
   const centre = (position) => sizes.label + (position + 0.5) * sizes.cell;
   const bottom = TOP + field.num_layers * sizes.row;
   const way = wayUp(field, probe);
@@ -65,49 +56,51 @@ function drawWay(field, probe, sizes) {
     const path = [...Array(spare).fill(probe), ...way.slice(1)].slice(0, field.num_layers);
     path.forEach((position, at) => points.push([centre(position), bottom - (at + 1) * sizes.row + BOX / 2]));
   }
-  group.append(svg("path", { d: `M${points.map((point) => point.join(" ")).join("L")}`, class: className }));
-  for (const [x, y] of points) group.append(svg("circle", { cx: x, cy: y, r: Math.min(4.5, sizes.cell / 2), class: reaches ? "sn-rf-dot" : "sn-rf-dot sn-rf-short" }));
-  return group;
-}
-
-function drawPositions(field, probe, sizes) {
-  const group = svg("g", {});
-  const y = TOP + field.num_layers * sizes.row + BOX + 15;
-  const every = Math.max(1, Math.ceil(24 / sizes.cell));
-  const middle = (position) => sizes.label + (position + 0.5) * sizes.cell;
-  group.append(text(middle(probe), y, "middle", String(probe), "sn-rf-here"));
-  for (let position = 0; position < field.num_positions; position += every) {
-    if (Math.abs(position - probe) * sizes.cell < 22) continue;
-    group.append(text(middle(position), y, "middle", String(position)));
-  }
-  group.append(text(middle(field.query), 12, "middle", String(field.query), "sn-rf-here"));
-  return group;
-}
-
-function legend(field) {
-  return node(
-    "ul", { class: "sn-legend" },
-    boxKey("sn-rf-acts", "can act on the logits"),
-    field.sinks ? boxKey("sn-rf-acts sn-rf-sink sn-hue-4", "a sink that can") : null,
-    boxKey("sn-rf-idle", "cannot, or is not reached yet"),
-    node("li", {}, "press a position to choose the token"),
+  const dot = { r: Math.min(4.5, sizes.cell / 2), class: reaches ? "sn-rf-dot" : "sn-rf-dot sn-rf-short" };
+  return svg(
+    "g", {}, svg("path", { d: `M${points.map((point) => point.join(" ")).join("L")}`, class: className }),
+    ...points.map(([x, y]) => svg("circle", { cx: x, cy: y, ...dot })),
   );
 }
 
-function build(model, moves) {
-  const field = Object.fromEntries(["window", "num_layers", "num_positions", "sinks", "query"].map((name) => [name, model.get(name)]));
+function drawPositions(field, probe, sizes) {
+  const y = TOP + field.num_layers * sizes.row + BOX + 15;
+  const every = Math.max(1, Math.ceil(24 / sizes.cell));
+  const middle = (position) => sizes.label + (position + 0.5) * sizes.cell;
+  const shown = [...Array(field.num_positions).keys()]
+    .filter((position) => position % every === 0 && Math.abs(position - probe) * sizes.cell >= 22);
+  return svg(
+    "g", {},
+    chartText(middle(probe), y, "middle", String(probe), "sn-rf-here"),
+    ...shown.map((position) => chartText(middle(position), y, "middle", String(position))),
+    chartText(middle(field.query), 12, "middle", String(field.query), "sn-rf-here"),
+  );
+}
+
+function legend(field) {
+  return legendOf(
+    boxKey("sn-rf-acts", "can act on the logits"),
+    field.sinks ? boxKey("sn-rf-acts sn-rf-sink sn-hue-4", "a sink that can") : null,
+    boxKey("sn-rf-idle", "cannot, or is not reached yet"),
+    "press a position to choose the token",
+  );
+}
+
+function build({ probe: firstProbe, ...field }, moves) {
   const reach = reachOf(field);
   const scroller = node("div", { class: "sn-scroll" });
-  let probe = model.get("probe");
+  let probe = firstProbe;
   let shown = false;
   const probeSaid = () => (shown ? probeWords(field, probe) : probePlace(field, probe));
   const draw = (depth, width) => {
     const sizes = fieldSizes(field, width);
     const height = TOP + field.num_layers * sizes.row + BOX + FOOT;
     const label = `${fieldWords(field, depth)} ${probeSaid()}`;
-    const picture = svg("svg", { width: sizes.width, height, role: "img", "aria-label": label, class: "sn-rf-picture" });
-    picture.append(drawCone(field, reach, depth, sizes), drawCells(field, reach, depth, sizes), drawPositions(field, probe, sizes));
-    if (shown) picture.append(drawWay(field, probe, sizes));
+    const picture = drawing(
+      sizes.width, height, label, { class: "sn-picture" },
+      drawCone(field, reach, depth, sizes), drawCells(field, reach, depth, sizes), drawPositions(field, probe, sizes),
+      shown ? drawWay(field, probe, sizes) : null,
+    );
     picture.addEventListener("click", (event) => {
       const position = Math.floor((pointIn(picture, event)[0] - sizes.label) / sizes.cell);
       if (position >= 0 && position <= field.query) choose(position);
@@ -129,7 +122,7 @@ function build(model, moves) {
     moves.again();
   });
   return {
-    count: field.num_layers + 1, label: "Layers downwards", extras: [slider.input, way], sliders: [slider],
+    count: field.num_layers + 1, label: "Layers downwards", lines: 4, extras: [slider.input, way], sliders: [slider],
     name: (step) => (step === 0 ? "the logits" : `${step} of ${field.num_layers} layers down`),
     delay: () => 1400,
     draw,

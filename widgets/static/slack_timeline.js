@@ -1,7 +1,8 @@
 // Steps through the moments of requests: the predicted bar from now, and the deadline it must meet.
 
-import { boxKey, chartText, hatch, legendKey, scale } from "./chart.js";
+import { boxKey, chartText, drawing, hatch, legendKey, legendOf, middleWithin } from "./chart.js";
 import { factChips, freshId, node, svg } from "./dom.js";
+import { laneScale } from "./lanes.js";
 import { signedDuration, fateWords } from "./signed_words.js";
 import { agrees, axisTicks, momentOf, momentWords, scoreLine } from "./slack_timeline_layout.js";
 import { steppedPicture } from "./stepped.js";
@@ -22,36 +23,33 @@ const CHARACTER = 9.2;
 
 // Text as near to `x` as the picture's edges allow.
 function inside(x, y, words, className, width) {
-  const half = (words.length * CHARACTER) / 2;
-  return chartText(Math.max(half, Math.min(x, width - half)), y, "middle", words, className);
+  return chartText(middleWithin(x, words.length * CHARACTER, 0, width), y, "middle", words, className);
 }
 
-function drawAxis(marks, x, width) {
-  const group = svg("g", {});
-  group.append(svg("path", { d: `M${LEFT} ${BASE}H${width - RIGHT + 8}`, class: "sn-sk-axis" }));
-  for (const ms of marks) {
-    group.append(svg("path", { d: `M${x(ms * 1000)} ${BASE}v5`, class: "sn-sk-axis" }));
-    group.append(inside(x(ms * 1000), BASE + 18, number(ms), "sn-axis", width));
-  }
-  group.append(chartText(0, BASE + 34, "start", "arrival", "sn-sk-name"), chartText(width, BASE + 34, "end", "ms after the arrival"));
-  return group;
+function drawAxis(marks, scale, width) {
+  return svg(
+    "g", {}, svg("path", { d: `M${LEFT} ${BASE}H${scale.right + 8}`, class: "sn-line" }),
+    ...marks.flatMap((ms) => {
+      const x = scale.x(ms * 1000);
+      return [svg("path", { d: `M${x} ${BASE}v5`, class: "sn-line" }), inside(x, BASE + 18, number(ms), "sn-axis", width)];
+    }),
+    chartText(0, BASE + 34, "start", "arrival", "sn-name"), chartText(width, BASE + 34, "end", "ms after the arrival"),
+  );
 }
 
-function drawBar(moment, x, stripes) {
-  const group = svg("g", {});
-  const box = { y: BAR_Y, height: BAR };
-  const part = (from, to, more) => {
-    if (to > from) group.append(svg("rect", { ...box, x: x(from), width: Math.max(1, x(to) - x(from)), ...more }));
-  };
+function drawBar(moment, scale, stripes) {
+  const part = (from, to, more) => (to > from ? svg("rect", { ...scale.cut(from, to, 1), y: BAR_Y, height: BAR, ...more }) : null);
   const inTime = Math.max(moment.now, Math.min(moment.end, moment.deadline));
-  part(moment.end, moment.wholeEnd, { fill: `url(#${stripes})`, class: "sn-sk-done" });
-  part(moment.now, inTime, { class: "sn-sk-bar" });
-  part(inTime, moment.end, { class: "sn-sk-late" });
-  return group;
+  return svg(
+    "g", {},
+    part(moment.end, moment.wholeEnd, { fill: `url(#${stripes})`, class: "sn-sk-done" }),
+    part(moment.now, inTime, { class: "sn-sk-bar" }),
+    part(inTime, moment.end, { class: "sn-sk-late" }),
+  );
 }
 
 // The bracket between the end of the bar and the deadline, with the slack that was handed in.
-function drawGap(moment, x, width) {
+function drawGap(moment, { x }, width) {
   const kind = moment.gap >= 0 ? "sn-sk-spare" : "sn-sk-over";
   const colour = agrees(moment) ? `${kind}-text` : "sn-sk-differs";
   const [from, to] = [x(Math.min(moment.end, moment.deadline)), x(Math.max(moment.end, moment.deadline))];
@@ -66,28 +64,27 @@ function drawGap(moment, x, width) {
     inside(middle, GAP_Y + 17, shown, `sn-sk-slack ${colour}`, width));
 }
 
-function drawLines(moment, x, width) {
-  const group = svg("g", {});
+function drawLines(moment, { x }, width) {
   const [now, deadline] = [x(moment.now), x(moment.deadline)];
-  group.append(
+  return svg(
+    "g", {},
     svg("path", { d: `M${x(0)} ${BASE - 12}V${BASE}`, class: "sn-sk-arrival" }),
     svg("path", { d: `M${deadline} ${DEADLINE_Y + 5}V${BASE}`, class: "sn-sk-deadline" }),
     svg("path", { d: `M${now} ${NOW_Y + 3}V${BASE}`, class: "sn-sk-now" }),
-    inside(deadline, DEADLINE_Y, "deadline", "sn-sk-name", width),
-    inside(now, NOW_Y, "now", "sn-sk-name", width),
+    inside(deadline, DEADLINE_Y, "deadline", "sn-name", width),
+    inside(now, NOW_Y, "now", "sn-name", width),
   );
-  return group;
 }
 
 function drawCase(item, step, cases, width) {
   const moment = momentOf(item, step);
   const marks = axisTicks(cases, width < 420 ? 4 : 6);
-  const x = (us) => scale(us / 1000, marks[marks.length - 1], LEFT, width - RIGHT);
+  const scale = laneScale({ from: 0, to: marks[marks.length - 1] * 1000 }, LEFT, width - RIGHT);
   const stripes = freshId("done");
-  const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": momentWords(item, step) });
-  picture.append(
+  const picture = drawing(
+    width, HEIGHT, momentWords(item, step), {},
     svg("defs", {}, hatch(stripes, "sn-sk-stripe", 2.3)),
-    drawAxis(marks, x, width), drawBar(moment, x, stripes), drawLines(moment, x, width), drawGap(moment, x, width),
+    drawAxis(marks, scale, width), drawBar(moment, scale, stripes), drawLines(moment, scale, width), drawGap(moment, scale, width),
   );
   return node("div", { class: "sn-sk-case" },
     node("p", { class: "sn-sk-label" }, node("strong", {}, item.label), ` ${scoreLine(moment)}: ${fateWords(moment.slack_us)}`),
@@ -96,8 +93,7 @@ function drawCase(item, step, cases, width) {
 
 function legend(cases) {
   const some = (test) => cases.some((item) => item.moments.some((_, step) => test(momentOf(item, step))));
-  return node(
-    "ul", { class: "sn-legend" },
+  return legendOf(
     boxKey("sn-sk-bar", "predicted TTFT, from now", 22),
     some((moment) => moment.gap < 0) ? boxKey("sn-sk-late", "past the deadline", 22) : null,
     some((moment) => moment.whole_us > moment.predicted_us)
@@ -108,13 +104,12 @@ function legend(cases) {
   );
 }
 
-function build(model) {
-  const cases = model.get("cases");
+function build({ cases }) {
   const stage = node("div", { class: "sn-sk-stage" });
   const moments = cases[0].moments.length;
   const models = new Set(cases.map(({ a, c }) => `predicted TTFT = ${duration(a)} · tokens + ${duration(c)}`));
   return {
-    count: moments, label: "Moments", delay: () => 1100,
+    count: moments, label: "Moments", lines: 4, delay: () => 1100,
     name: (step) => (moments > 1 ? `moment ${step + 1} of ${moments}` : count(moments, "moment")),
     draw: (step, width) => {
       const columns = width >= TWO_COLUMNS && cases.length > 1 ? 2 : 1;
@@ -128,7 +123,4 @@ function build(model) {
   };
 }
 
-export default steppedPicture({
-  name: "slack-timeline", label: "Slack on a time axis", build,
-  inputs: ["cases"],
-});
+export default steppedPicture({ name: "slack-timeline", label: "Slack on a time axis", inputs: ["cases"], build });

@@ -1,8 +1,7 @@
 // Steps through verifying passes: the text with every token's origin, and the pass's decisions.
 
-import { chartText } from "./chart.js";
-import { factChips, node, pointIn, svg } from "./dom.js";
-import { keepFocus } from "./pointing.js";
+import { chartText, drawing, legendKey, legendOf } from "./chart.js";
+import { factChips, keepFocus, node, pointIn, svg } from "./dom.js";
 import {
   automatonWords, barPlaces, chance, draftState, followsRule, keepChance, lastWords, numKept, passWords, ruleWords, standing, statePlaces, statesOf,
   stripOpening, tokenMark, totals,
@@ -80,20 +79,22 @@ function drawBars(story, shown, width) {
   const places = barPlaces(story, width);
   const { tokens, passes } = totals(story, story.passes.length - 1);
   const words = `Tokens per pass: ${story.passes.map((pass) => numKept(pass) + 1).join(", ")}. On average ${(tokens / passes).toFixed(2)}.`;
-  const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": words, class: "sn-sp-bars" });
-  for (const mark of [0, places.most]) {
-    picture.append(svg("path", { d: `M${places.left} ${places.y(mark)}H${places.right}`, class: "sn-sp-grid" }), chartText(places.left - 6, places.y(mark) + 4, "end", String(mark)));
-  }
-  story.passes.forEach((pass, index) => {
-    const kept = numKept(pass);
-    const box = { x: places.x(index), width: places.bar };
-    const ahead = index > shown ? " sn-sp-ahead" : "";
-    picture.append(
-      svg("rect", { ...box, y: places.y(kept), height: places.y(0) - places.y(kept), class: `sn-sp-bar-kept${ahead}` }),
-      svg("rect", { ...box, y: places.y(kept + 1), height: places.y(kept) - places.y(kept + 1), class: `sn-sp-bar-${pass.last.kind}${ahead}` }),
-    );
-  });
-  picture.append(svg("path", { d: `M${places.x(shown) + places.bar / 2} ${places.top - 2}l-4 -6h8Z`, class: "sn-sp-pointer" }));
+  const picture = drawing(
+    width, places.height, words, { class: "sn-picture" },
+    ...[0, places.most].flatMap((mark) => [
+      svg("path", { d: `M${places.left} ${places.y(mark)}H${places.right}`, class: "sn-track" }),
+      chartText(places.left - 6, places.y(mark) + 4, "end", String(mark)),
+    ]),
+    ...story.passes.flatMap((pass, index) => {
+      const kept = numKept(pass);
+      const bar = (from, to, kind) => svg("rect", {
+        x: places.x(index), width: places.bar, y: places.y(to), height: places.y(from) - places.y(to),
+        class: `sn-sp-bar-${kind}${index > shown ? " sn-sp-ahead" : ""}`,
+      });
+      return [bar(0, kept, "kept"), bar(kept, kept + 1, pass.last.kind)];
+    }),
+    svg("path", { d: `M${places.x(shown) + places.bar / 2} ${places.top - 2}l-4 -6h8Z`, class: "sn-sp-pointer" }),
+  );
   return { picture, passAt: places.passAt };
 }
 
@@ -102,32 +103,35 @@ function drawAutomaton(story, shown, width) {
   const { places, height } = statePlaces(story.automaton, width);
   const { from, through, back, to } = statesOf(story, shown);
   const words = automatonWords(story, shown);
-  const picture = svg("svg", { width: Math.min(width, 640), height, role: "img", "aria-label": words, class: "sn-sp-automaton" });
-  for (const [start, end, characters] of story.automaton) {
+  const edges = story.automaton.flatMap(([start, end, characters]) => {
     const [a, b] = [places.get(start), places.get(end)];
     const isBack = b.x <= a.x;
     const path = isBack ? `M${a.x} ${a.y}C${a.x} ${height - 4} ${b.x} ${height - 4} ${b.x} ${b.y}` : `M${a.x} ${a.y}L${b.x} ${b.y}`;
     const [x, y] = isBack ? [(a.x + b.x) / 2, height - 18] : [(a.x + b.x) / 2, (a.y + b.y) / 2 - 5];
-    picture.append(svg("path", { d: path, class: "sn-sp-edge" }), chartText(x, y, "middle", tokenMark(characters), "sn-sp-label"));
-  }
-  for (const [state, { x, y }] of places) {
+    return [svg("path", { d: path, class: "sn-sp-edge" }), chartText(x, y, "middle", tokenMark(characters), "sn-sp-label")];
+  });
+  const states = [...places].flatMap(([state, { x, y }]) => {
     const kind = state === to ? "to" : through.includes(state) || state === from ? "through" : back.includes(state) ? "back" : "other";
-    picture.append(svg("circle", { cx: x, cy: y, r: 13, class: `sn-sp-state sn-sp-state-${kind}` }), chartText(x, y + 4, "middle", String(state), `sn-sp-number sn-sp-number-${kind}`));
-  }
-  const key = [["to", "now"], ["through", "on the way"], ["back", "taken back"]].map(([kind, said]) => node("li", {},
-    svg("svg", { width: 18, height: 18, "aria-hidden": "true" }, svg("circle", { cx: 9, cy: 9, r: 7, class: `sn-sp-state sn-sp-state-${kind}` })), said));
-  return [node("p", { class: "sn-sp-caption" }, "the automaton after this pass: characters lead from state to state"), picture, node("ul", { class: "sn-legend" }, ...key)];
+    return [
+      svg("circle", { cx: x, cy: y, r: 13, class: `sn-sp-state sn-sp-state-${kind}` }),
+      chartText(x, y + 4, "middle", String(state), `sn-sp-number sn-sp-number-${kind}`),
+    ];
+  });
+  const picture = drawing(Math.min(width, 640), height, words, {}, ...edges, ...states);
+  const key = (kind, said) => legendKey(said, 18, svg("circle", { cx: 9, cy: 7, r: 6, class: `sn-sp-state sn-sp-state-${kind}` }));
+  return [
+    node("p", { class: "sn-sp-caption" }, "the automaton after this pass: characters lead from state to state"), picture,
+    legendOf(key("to", "now"), key("through", "on the way"), key("back", "taken back")),
+  ];
 }
 
 function legend(story) {
   const kinds = new Set(story.passes.flatMap((pass) => [...pass.drafts.map((_, at) => draftState(pass.drafts, at)), pass.last.kind]));
   const all = { kept: "drafted and kept", rejected: "drafted and rejected", unread: "drafted, behind a rejected one", bonus: "bonus", resampled: "resampled", plain: "plain decode" };
-  return node("ul", { class: "sn-legend" }, ...Object.entries(all).filter(([kind]) => kinds.has(kind))
-    .map(([kind, words]) => node("li", {}, tokenSpan("a", kind), words)));
+  return legendOf(...Object.entries(all).filter(([kind]) => kinds.has(kind)).map(([kind, words]) => node("li", {}, tokenSpan("a", kind), words)));
 }
 
-function build(model, moves) {
-  const story = model.get("story");
+function build({ story }, moves) {
   const passes = story.passes.map(passSpans);
   const strip = node("p", { class: "sn-sp-strip", role: "img", onmousedown: keepFocus }, node("span", { class: "sn-sp-prompt" }, story.prompt), ...passes);
   const table = node("div", { class: "sn-sp-tablebox" });
@@ -166,7 +170,7 @@ function build(model, moves) {
     span.addEventListener("click", () => moves.go(index));
   });
   return {
-    count: passes.length, label: "Verifying passes", name: (step) => `pass ${step + 1} of ${passes.length}`, delay: () => 1600,
+    count: passes.length, label: "Verifying passes", name: (step) => `pass ${step + 1} of ${passes.length}`, delay: () => 1600, lines: 3,
     draw,
     says: (step) => passWords(story, step) + (automaton ? `\n${automatonWords(story, step)}` : ""),
     facts: [factChips([`k = ${story.num_draft_tokens}`, `temperature ${story.temperature}`], false)],
@@ -175,7 +179,4 @@ function build(model, moves) {
   };
 }
 
-export default steppedPicture({
-  name: "speculation-strip", label: "Speculative decoding, pass by pass", build,
-  inputs: ["story"],
-});
+export default steppedPicture({ name: "speculation-strip", label: "Speculative decoding, pass by pass", inputs: ["story"], build });

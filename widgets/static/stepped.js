@@ -3,16 +3,21 @@
 import { mount, titleRow } from "./dom.js";
 import { createPlayer } from "./player.js";
 
-// `build(model, moves)` returns one picture: what `createPlayer` takes (count, label, name, delay,
-// extras, group); `says(step)`, the words of the live line; `draw(step, width)`, called at every
-// step and every new width, after `layOut(width)` where there is one; `facts` beside the title;
-// `above` and `below` the live line; the `opening` step; `sliders` among the extras; `liveClass`;
-// and for a picture of one step, which is `still`, the `frame` that has its width.
+// `build(records, moves)` returns one picture of the widget's `inputs`: what `createPlayer` takes
+// (count, label, name, delay, extras, group); `says(step)`, the words of the live line, for which
+// `lines` are kept free; `draw(step, width)`, called at every step and every new width, after
+// `layOut(width)` where there is one; `facts` beside the title; `above` and `below` the live line;
+// the `opening` step; `sliders` among the extras; and for a picture of one step, which is `still`,
+// the `frame` that has its width.
 // `moves` is { step(), go(step), again(), redraw() }, for what is pressed later.
 export function steppedPicture({ name, label, inputs, build }) {
+  const place = (root, model) => {
+    const records = Object.fromEntries(inputs.map((input) => [input, model.get(input)]));
+    return placeStepped(root, model, (moves) => build(records, moves));
+  };
   return {
     render: ({ model, el }) => mount({
-      model, el, name, label, inputs: [...inputs, "title"], build: (root) => placeStepped(root, model, build),
+      model, el, name, label, inputs: [...inputs, "title"], build: (root) => place(root, model),
     }),
   };
 }
@@ -26,8 +31,8 @@ function placeStepped(root, model, build) {
   };
   const again = () => player.go(player.step());
   const moves = { step: () => player.step(), go: (step) => player.go(step), again, redraw };
-  const picture = build(model, moves);
-  const { facts = [], above = [], below, sliders = [], still = false, liveClass = "" } = picture;
+  const picture = build(moves);
+  const { facts = [], above = [], below, sliders = [], still = false, lines = null } = picture;
   const player = createPlayer({
     ...picture, root,
     onStep: (step) => {
@@ -36,7 +41,8 @@ function placeStepped(root, model, build) {
     },
   });
   sliders.forEach((slider) => slider.frame(player));
-  for (const each of [liveClass, still && "sn-still"].filter(Boolean)) player.live.classList.add(each);
+  if (still) player.live.classList.add("sn-still");
+  if (lines) player.live.style.minHeight = `${1.5 * lines}em`;
   const bar = still ? [] : [player.toolbar, player.keys];
   root.append(...[titleRow(model, ...facts), ...bar, ...above, player.live, ...below].filter(Boolean));
   player.open(model, picture.opening);

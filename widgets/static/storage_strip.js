@@ -1,39 +1,36 @@
 // Steps through real storage: cells of bytes with the views into them, or the slots of a ring.
 
-import { legendKey } from "./chart.js";
-import { freshId, node, svg } from "./dom.js";
+import { boxKey, legendOf } from "./chart.js";
+import { freshId } from "./dom.js";
 import { steppedPicture } from "./stepped.js";
 import { createBytesPicture } from "./storage_strip_bytes.js";
 import { createRingPicture } from "./storage_strip_ring.js";
 import { bytesWords, cellBytes, isRing, slotsWords, stripOpening } from "./storage_strip_layout.js";
 import { count } from "./words.js";
 
-function box(className, more = {}) {
-  return svg("rect", { x: 1, y: 1, width: 16, height: 12, rx: 2, class: className, ...more });
+function box(className, words, more = {}) {
+  return boxKey(className, words, 18, { rx: 2, ...more });
 }
 
 function bytesLegend(cell, pattern) {
-  return node(
-    "ul", { class: "sn-legend" },
-    node("li", {}, `one cell: ${count(cell, "byte")}`),
-    legendKey("a view shows it", 18, box("sn-ss-seen sn-hue-0")),
-    legendKey("alive, but no view shows it", 18, box("sn-ss-unseen", { fill: `url(#${pattern})` })),
-    legendKey("freed", 18, box("sn-ss-freed")),
+  return legendOf(
+    `one cell: ${count(cell, "byte")}`,
+    box("sn-ss-seen sn-hue-0", "a view shows it"),
+    box("sn-ss-unseen", "alive, but no view shows it", { fill: `url(#${pattern})` }),
+    box("sn-ss-freed", "freed"),
   );
 }
 
 function ringLegend(sinks) {
-  return node(
-    "ul", { class: "sn-legend" },
-    legendKey("written in this step", 18, box("sn-ss-slot-new")),
-    legendKey("in the window", 18, box("sn-ss-slot-kept")),
-    sinks ? legendKey("sink", 18, box("sn-ss-slot-sink sn-hue-4")) : null,
-    legendKey("empty", 18, box("sn-ss-slot-empty")),
+  return legendOf(
+    box("sn-ss-slot-new", "written in this step"),
+    box("sn-ss-slot-kept", "in the window"),
+    sinks ? box("sn-ss-slot-sink sn-hue-4", "sink") : null,
+    box("sn-ss-slot-empty", "empty"),
   );
 }
 
-function build(model) {
-  const steps = model.get("steps");
+function build({ steps }) {
   const ring = isRing(steps);
   const pattern = freshId("unseen");
   const cell = ring ? null : cellBytes(steps);
@@ -47,7 +44,4 @@ function build(model) {
   };
 }
 
-export default steppedPicture({
-  name: "storage-strip", label: "A strip of storage", build,
-  inputs: ["steps"],
-});
+export default steppedPicture({ name: "storage-strip", label: "A strip of storage", inputs: ["steps"], build });

@@ -1,5 +1,6 @@
 // Draws the slots of ring storage with the position in each, the sinks apart, the new ones marked.
 
+import { chartText, drawing } from "./chart.js";
 import { node, svg } from "./dom.js";
 import { overwritten, slotState } from "./storage_strip_layout.js";
 
@@ -10,10 +11,6 @@ const SINK_GAP = 14;
 const NARROWEST = 26;
 const WIDEST = 54;
 
-function slotText(x, y, words, className, anchor = "middle") {
-  return svg("text", { x, y, "text-anchor": anchor, class: className }, words);
-}
-
 // Slots per line, so that a long ring goes on in a second line instead of shrinking away.
 export function ringColumns(slots, width) {
   return Math.max(1, Math.min(slots, Math.floor((width - SINK_GAP) / NARROWEST)));
@@ -22,13 +19,14 @@ export function ringColumns(slots, width) {
 function drawSlot(step, index, x, y, size, before) {
   const state = slotState(step, index);
   const { position } = step.slots[index];
-  const group = svg("g", { class: state === "sink" ? "sn-hue-4" : "" });
-  group.append(svg("rect", { x: x + 1.5, y, width: size - 3, height: SLOT, rx: 6, class: `sn-ss-slot-${state}` }));
   const middle = x + size / 2;
-  if (position !== null) group.append(slotText(middle, y + (before === null ? 25 : 20), String(position), `sn-ss-position sn-ss-position-${state}`));
-  if (before !== null) group.append(slotText(middle, y + 34, `was ${before}`, `sn-ss-before sn-ss-position-${state}`));
-  group.append(slotText(middle, y + SLOT + 14, String(index), "sn-ss-text"));
-  return group;
+  return svg(
+    "g", { class: state === "sink" ? "sn-hue-4" : "" },
+    svg("rect", { x: x + 1.5, y, width: size - 3, height: SLOT, rx: 6, class: `sn-ss-slot-${state}` }),
+    position === null ? null : chartText(middle, y + (before === null ? 25 : 20), "middle", String(position), `sn-ss-position sn-ss-position-${state}`),
+    before === null ? null : chartText(middle, y + 34, "middle", `was ${before}`, `sn-ss-before sn-ss-position-${state}`),
+    chartText(middle, y + SLOT + 14, "middle", String(index)),
+  );
 }
 
 export function createRingPicture(steps) {
@@ -44,17 +42,19 @@ export function createRingPicture(steps) {
     const line = SLOT + INDEX + 8;
     const gone = overwritten(steps, index);
     const label = `Slots in order: ${step.slots.map(({ position }) => position ?? "empty").join(", ")}`;
-    const picture = svg("svg", { width, height: RING_HEAD + lines * line, role: "img", "aria-label": label });
     const gap = sinks ? SINK_GAP : 0;
-    if (sinks) picture.append(slotText(1, 13, sinks * size > 40 ? "sinks" : "", "sn-ss-caption", "start"));
-    picture.append(slotText(sinks && sinks < columns ? sinks * size + gap + 1 : 1, 13, sinks && sinks >= columns ? "" : "window", "sn-ss-caption", "start"));
-    step.slots.forEach((_, slot) => {
-      const x = (slot % columns) * size + (slot >= sinks && slot < columns ? gap : 0);
-      const was = index > 0 ? steps[index - 1].slots[slot]?.position ?? null : null;
-      const before = gone.includes(was) && size >= 40 ? was : null;
-      picture.append(drawSlot(step, slot, x, RING_HEAD + Math.floor(slot / columns) * line, size, before));
-    });
-    stage.replaceChildren(picture);
+    const windowAt = sinks && sinks < columns ? sinks * size + gap + 1 : 1;
+    stage.replaceChildren(drawing(
+      width, RING_HEAD + lines * line, label, {},
+      sinks ? chartText(1, 13, "start", sinks * size > 40 ? "sinks" : "", "sn-ss-caption") : null,
+      chartText(windowAt, 13, "start", sinks && sinks >= columns ? "" : "window", "sn-ss-caption"),
+      ...step.slots.map((_, slot) => {
+        const x = (slot % columns) * size + (slot >= sinks && slot < columns ? gap : 0);
+        const was = index > 0 ? steps[index - 1].slots[slot]?.position ?? null : null;
+        const before = gone.includes(was) && size >= 40 ? was : null;
+        return drawSlot(step, slot, x, RING_HEAD + Math.floor(slot / columns) * line, size, before);
+      }),
+    ));
   }
 
   return { stage, draw };

@@ -21,22 +21,18 @@ function sidesOf(trace, reference, names) {
   });
 }
 
-function build(model, moves) {
-  const trace = model.get("trace");
-  const reference = model.get("reference");
-  const alphabet = model.get("alphabet");
-  const names = model.get("names");
+function build({ trace, reference, alphabet, axis: firstAxis, names, group }, moves) {
   const sides = sidesOf(trace, reference, names);
   const length = Math.max(1, ...sides.map((side) => side.trace.steps.length));
   const label = sides.map((side) => `${side.name ? `${side.name}: ` : ""}${traceWords(side.trace)}`).join("; ");
   const difference = reference ? firstDifference(trace, reference) : null;
   const picture = createPicture(sides, alphabet, `Timeline. ${label}.`, difference?.index ?? null);
   const texts = textTable(sides, alphabet);
-  const axis = timeAxis(trace, moves, model.get("axis"));
+  const axis = timeAxis(trace, moves, firstAxis);
   const agrees = difference === null && names[0] === "yours";
   const facts = [clockWords(trace.clock), `token budget ${number(trace.token_budget)}`, trace.executor && `${trace.executor} executor`];
   return {
-    count: length, label: "Timeline steps", group: model.get("group"),
+    count: length, label: "Timeline steps", group, lines: 3,
     extras: reference ? [axis.button, differenceButton(difference?.index ?? null, moves)] : [axis.button],
     name: (step) => `step ${trace.steps[step]?.step ?? reference?.steps[step]?.step ?? 0} of ${length - 1}`,
     delay: axis.delay,

@@ -43,7 +43,7 @@ export function textTable(sides, alphabet) {
   const rows = trace.requests.map((request) => {
     const [text, first, worst] = [node("td", { class: "sn-tl-text" }), node("td", {}), node("td", {})];
     cells.set(request.id, { text, first, worst });
-    const label = node("th", { scope: "row" }, node("i", { class: `sn-tl-dot ${requestHue(trace, request.id)}` }), `request ${request.id}`);
+    const label = node("th", { scope: "row" }, node("i", { class: `sn-dot ${requestHue(trace, request.id)}` }), `request ${request.id}`);
     return node("tr", {}, label, text, first, worst);
   });
   const head = ["Request", "Prompt and text so far", "TTFT", "Longest ITL so far"]

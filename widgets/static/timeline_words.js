@@ -2,7 +2,7 @@
 
 import { budgetBars, knownBefore, originOf } from "./timeline_layout.js";
 import { tokensOf } from "./work.js";
-import { capital, clockWords, count, duration, listed, number } from "./words.js";
+import { capital, clockWords, count, duration, listed, named, number } from "./words.js";
 
 // ---- differences ----------------------------------------------------------------------------
 
@@ -52,15 +52,11 @@ export function tokenWords(token, alphabet) {
   return character === " " ? "a space" : `'${character}'`;
 }
 
-function requestsWords(ids) {
-  return ids.length === 1 ? `request ${ids[0]}` : `requests ${listed(ids.map(String))}`;
-}
-
 function decodeWords(decodes, alphabet) {
   const verb = decodes.length === 1 ? ["decodes", "samples"] : ["decode", "sample"];
   const tokens = decodes.flatMap(tokensOf).map((token) => tokenWords(token, alphabet));
   const ending = tokens.length ? ` and ${verb[1]} ${listed(tokens)}` : "";
-  return `${requestsWords(decodes.map((work) => work.request_id))} ${verb[0]}${ending}`;
+  return `${named("request", decodes.map((work) => work.request_id))} ${verb[0]}${ending}`;
 }
 
 function prefillWords(work, total, alphabet) {
@@ -80,7 +76,7 @@ function waitWords(waits) {
     const one = group.length === 1;
     const waiting = group[0].status === "waiting";
     const verb = waiting ? (one ? "waits" : "wait") : one ? "pauses" : "pause";
-    return `${requestsWords(group.map((wait) => wait.request_id))} ${verb}: ${group[0].reason}`;
+    return `${named("request", group.map((wait) => wait.request_id))} ${verb}: ${group[0].reason}`;
   });
 }
 
@@ -99,7 +95,7 @@ export function deeds(trace, index, alphabet, ids = null) {
   parts.push(...waitWords(step.waits.filter((each) => wanted(each.request_id))));
   const finished = step.finished.filter(wanted);
   if (finished.length) {
-    parts.push(`${requestsWords(finished)} ${finished.length === 1 ? "is" : "are"} done`);
+    parts.push(`${named("request", finished)} ${finished.length === 1 ? "is" : "are"} done`);
   }
   return parts;
 }
@@ -133,7 +129,7 @@ export function differenceWords(trace, reference, difference, alphabet, names) {
   }
   const say = (side) => {
     const parts = deeds(side, index, alphabet, ids);
-    return parts.length ? parts.join("; ") : `${requestsWords(ids)} not in the step`;
+    return parts.length ? parts.join("; ") : `${named("request", ids)} not in the step`;
   };
   return `Step ${mine.step} is the first that differs. ${capital(mineName)}: ${say(trace)}. ` +
     `${capital(theirName)}: ${say(reference)}.`;

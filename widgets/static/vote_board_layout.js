@@ -1,6 +1,7 @@
 // A pass's votes as cells, places and words: pure functions of a board.
 
-import { capital, count, duration, listed } from "./words.js";
+import { laneScale } from "./lanes.js";
+import { capital, count, duration, named } from "./words.js";
 
 const FAR = 0.97;
 const BESIDE = 0.34;
@@ -83,8 +84,8 @@ export function boardPlaces(board, width) {
   const row = 36;
   const results = board.results.length ? 1 : 0;
   return {
-    label: LABEL, cell, top, row, width: LABEL + cell * layers + 2,
-    x: (layer) => LABEL + layer * cell,
+    ...laneScale({ from: 0, to: layers }, LABEL, LABEL + cell * layers),
+    cell, top, row, width: LABEL + cell * layers + 2,
     // A look at the target is the middle of its cell; what lies between two looks keeps off both.
     between: (at) => {
       const part = Math.max(BESIDE, Math.min(1 - BESIDE, at - Math.floor(at)));
@@ -98,14 +99,12 @@ export function boardPlaces(board, width) {
 
 // ---- words ----------------------------------------------------------------------------------
 
-const rankNames = (ranks) => `${ranks.length > 1 ? "ranks" : "rank"} ${listed(ranks.map(String))}`;
-
 // "rank 0 votes 0, rank 1 votes 1", equal votes together.
 export function votesWords(board, layer) {
   const voted = board.record.checks.map((_, rank) => ({ rank, check: checkAt(board, rank, layer) })).filter(({ check }) => check);
   const parts = [0, 1].map((vote) => ({ vote, ranks: voted.filter(({ check }) => check.vote === vote).map(({ rank }) => rank) }))
     .filter(({ ranks }) => ranks.length);
-  return parts.map(({ vote, ranks }) => `${rankNames(ranks)} ${ranks.length > 1 ? "vote" : "votes"} ${vote}`).join(", ");
+  return parts.map(({ vote, ranks }) => `${named("rank", ranks)} ${ranks.length > 1 ? "vote" : "votes"} ${vote}`).join(", ");
 }
 
 function resultWords(board, layer) {
@@ -136,7 +135,7 @@ function writeWords(board, layer) {
   const late = places.map((place, rank) => ({ place, rank })).filter(({ place }) => place !== null);
   const saw = late.filter(({ place }) => Math.floor(place) < layer).map(({ rank }) => rank);
   const missed = late.filter(({ place }) => Math.floor(place) === layer).map(({ rank }) => rank);
-  return ` ${target} after ${rankNames(missed)} looked here, and before ${rankNames(saw)} did.`;
+  return ` ${target} after ${named("rank", missed)} looked here, and before ${named("rank", saw)} did.`;
 }
 
 // One layer of the pass in words.

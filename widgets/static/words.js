@@ -22,6 +22,11 @@ export function listed(items) {
   return `${items.slice(0, -1).join(", ")} and ${items[items.length - 1]}`;
 }
 
+// "request 3", "requests 3, 5 and 8"
+export function named(noun, ids) {
+  return `${noun}${ids.length === 1 ? "" : "s"} ${listed(ids.map(String))}`;
+}
+
 // Microseconds for people: 850 -> "0.85 ms", 6100 -> "6.1 ms", 1234567 -> "1.23 s"
 export function duration(us) {
   if (us >= 1e6) return `${(us / 1e6).toFixed(2)} s`;
