@@ -67,7 +67,7 @@ def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> d
 
 
 def in_a_process(function: Callable[..., Any], *given: object) -> Any:
-    """What a function of a module gives back in a fresh process, where torch has one thread."""
+    """The result of a module's function in a fresh process, where torch has one thread."""
     with ProcessPoolExecutor(1, get_context("spawn"), _one_thread) as fresh:
         return fresh.submit(function, *given).result()
 
@@ -192,7 +192,7 @@ def median_and_range(values: Sequence[float], digits: int = 2) -> str:
 
 
 def p95(values: Sequence[float]) -> float:
-    """What 95 percent of the values do not exceed."""
+    """The value that 95 percent of the values do not exceed."""
     return sorted(values)[min(len(values) - 1, int(0.95 * len(values)))]
 
 

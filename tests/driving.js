@@ -82,10 +82,10 @@ const SELECTORS_WITH_HAS = () => {
 };
 
 // What of the slide shown leaves it, and every piece of its text that is smaller than 24 px. What a
-// tall picture keeps below its frame is reached by scrolling the frame, which `unreached` watches.
+// tall picture or task keeps below its frame is reached by scrolling the frame, which `unreached` watches.
 const SLIDE_FAULTS = () => {
     const slide = deck.getCurrentSlide(), outside = [], small = [], unreached = [];
-    const frame = slide.querySelector(".sd-picture");
+    const frame = slide.querySelector(".sd-frame");
     const room = slide.getBoundingClientRect();
     for (const each of slide.querySelectorAll("*")) {
         if (each.closest(".notes") || !each.checkVisibility({visibilityProperty: true})) continue;

@@ -70,7 +70,7 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
         ("StorageStrip", samples.ring),
         ("AttentionByDistance", lambda: {"sink_weights": [[[0.2, 0.1]] * 3] * 2}),
         ("ReceptiveField", dict),
-        ("ReceptiveField", lambda: {"window": 4, "num_layers": 3, "sinks": 2, "probe": 5}),
+        ("ReceptiveField", lambda: {"window": 4, "num_layers": 3, "probe": 5}),
     ],
 }
 GALLERIES = list(_PAGES)

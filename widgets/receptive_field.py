@@ -11,17 +11,15 @@ from widgets.records import Natural, Positive, read
 class ReceptiveField(Picture):
     """Positions by layers: what `query` sees, what those saw, down to the tokens.
 
-    With a window W and S sinks, each layer sees the last W + 1 positions and the first S, so that
-    after L layers the logits of `query` (by default the last position) can depend on tokens as
-    far back as L x W. `probe` is the token that is chosen at first, by default the oldest that the
+    With a window W, each layer sees the last W + 1 positions, so that after L layers the logits of
+    `query` (by default the last position) can depend on tokens as far back as L x W. `probe` is the token that is chosen at first, by default the oldest that the
     query itself sees; a slider moves it, and its way up is drawn when asked for.
-    Raises: ValueError for a query, a probe or sinks outside the positions.
+    Raises: ValueError for a query or a probe outside the positions.
     """
 
     window = traitlets.Int().tag(sync=True)
     num_layers = traitlets.Int().tag(sync=True)
     num_positions = traitlets.Int().tag(sync=True)
-    sinks = traitlets.Int().tag(sync=True)
     query = traitlets.Int().tag(sync=True)
     probe = traitlets.Int().tag(sync=True)
 
@@ -32,15 +30,12 @@ class ReceptiveField(Picture):
         num_positions: int,
         title: str = "",
         *,
-        sinks: int = 0,
         query: int | None = None,
         probe: int | None = None,
         **face: Unpack[Face],
     ) -> None:
         read([window, num_layers, num_positions], list[Positive], "window, layers and positions")
-        read([sinks, query, probe], list[Natural | None], "sinks, query and probe")
-        if sinks > num_positions:
-            raise ValueError(f"there are {sinks} sinks, but only {num_positions} positions")
+        read([query, probe], list[Natural | None], "query and probe")
         last = num_positions - 1 if query is None else query
         if last >= num_positions:
             raise ValueError(f"the query is {last}; positions end at {num_positions - 1}")
@@ -51,7 +46,6 @@ class ReceptiveField(Picture):
             window=window,
             num_layers=num_layers,
             num_positions=num_positions,
-            sinks=sinks,
             query=last,
             probe=first,
             title=title,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from course.attempt import Attempt
+from course.calling.jobs import RunError
 from course.lesson_data.l07_measured import drawn_tokens
 from course.lesson_data.l07_pool import computed_tokens, found_tokens
 from course.lesson_data.texts import Arrivals, oracle, served
@@ -97,10 +98,13 @@ def _sweep() -> Rerun[Policies, list[list[tuple[float, float]]]]:
     )
 
 
-def sweep_chart(policies: Policies) -> Figure:
-    """Hit rate and TTFT by the size of the pool, with a host tier and without. Raises: RunError."""
+def sweep_chart(policies: Policies) -> Figure | str:
+    """Hit rate and TTFT by the size of the pool, with a host tier and without, or why none."""
     names = ("without a host tier", "with a host tier")
-    found = dict(zip(names, _sweep()(policies), strict=True))
+    try:
+        found = dict(zip(names, _sweep()(policies), strict=True))
+    except RunError as error:
+        return f"The run with your functions stopped: {error}"
     panels = {
         what: {name: [(pool, each[i]) for pool, each in zip(POOLS, of, strict=True)]
                for name, of in found.items()}

@@ -174,5 +174,7 @@ def acceptance_table(model: GPT, draft: Draft, trace: Trace) -> str:
             pairs = (p, q), (legal, q), (legal, legal_q / legal_q.sum())
             for (one, other), found in zip(pairs, sums.values(), strict=True):
                 found.append(torch.minimum(one, other).sum().item())
+    if not sums["both"]:
+        return "The run with your functions generated no record to compare."
     rows = [f"| {name} | {sum(found) / len(found):.2f} |" for name, found in sums.items()]
     return table("| masked | chance that a draft token is accepted |", "lr", rows)

@@ -35,11 +35,12 @@ class Needed:
     def imports(self) -> list[tuple[str, Statement]]:
         """Each name that is used and imported, with its import."""
         used = {name for item in self.statements for name in item.uses | item.binds}
+        own = {name for item in self.statements if "*" not in item.binds for name in item.binds}
         return [
             (name, item)
             for item in self.statements
             if item.is_shared_import
-            for name in sorted(used)
+            for name in sorted(used - own if "*" in item.binds else used)
             if name != "*" and item.module(name) is not None
         ]
 

@@ -210,7 +210,8 @@ def test_a_control_chooses_among_figures_and_waits_where_they_wait_for_a_predict
     question.get_by_role("button", name="Show me").click()
     expect(group.get_by_role("radio")).to_have_count(7)
     group.get_by_role("radio", name="most urgent first").check()
-    expect(page.locator(".choice figure:visible")).to_contain_text("most urgent first")
+    figures = page.locator(".choice").filter(has=group).locator("figure:visible")
+    expect(figures).to_contain_text("most urgent first")
 
 
 @pytest.mark.nightly

@@ -6,7 +6,7 @@ import {
 } from "../../widgets/static/attention_by_distance_layout.js";
 import { barPlaces, distanceAt } from "../../widgets/static/attention_by_distance_picture.js";
 import {
-  fieldSizes, fieldWords, layersOf, probeWords, reachOf, rowLabel, sees, wayUp,
+  fieldSizes, fieldWords, layersOf, probeWords, reachOf, rowLabel, wayUp,
 } from "../../widgets/static/receptive_field_layout.js";
 import { isSliderKey } from "../../widgets/static/slider.js";
 
@@ -67,13 +67,11 @@ test("the query's own bar lies at the right end, and a press finds its distance"
 
 // ---- the receptive field --------------------------------------------------------------------
 
-const field = { window: 8, num_layers: 4, num_positions: 48, sinks: 0, query: 47 };
+const field = { window: 8, num_layers: 4, num_positions: 48, query: 47 };
 const reached = (row) => row.flatMap((acts, position) => (acts ? [position] : []));
 
-test("a query sees W + 1 positions and the sinks, and no future", () => {
-  const rule = { window: 2, sinks: 1 };
-  assert.deepEqual([0, 1, 2, 3, 4, 5, 6].filter((key) => sees(5, key, rule)), [0, 3, 4, 5]);
-  assert.equal(sees(0, 1, { window: 2, sinks: 4 }), false);
+test("a query sees W + 1 positions, and no future", () => {
+  assert.deepEqual(reached(reachOf({ ...field, window: 2, query: 5 })[1]), [3, 4, 5]);
 });
 
 test("each layer reaches W farther back, down to the first position", () => {
@@ -95,14 +93,6 @@ test("what needs more layers than there are cannot act", () => {
     "(27 → 35 → 43 → 47), and there are 2: it cannot change the logits.");
   assert.equal(probeWords(field, 47), "Token 47 is the query itself.");
   assert.equal(probeWords(field, 39), "Token 39 lies 8 back: the query sees it directly.");
-});
-
-test("sinks are seen from everywhere and carry nothing that came after them", () => {
-  const sunkField = { ...field, num_layers: 2, sinks: 2 };
-  assert.deepEqual(reached(reachOf(sunkField)[2]).slice(0, 3), [0, 1, 31]);
-  assert.equal(layersOf(sunkField)[1], 1);
-  assert.equal(layersOf(sunkField)[10], layersOf(field)[10]);
-  assert.equal(layersOf({ ...field, query: 5 })[6], null);
 });
 
 test("a step down says who can act, and how far back that is", () => {

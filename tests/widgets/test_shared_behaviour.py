@@ -64,7 +64,7 @@ def test_what_may_be_left_out_is_filled_in():
     slots = {**samples.ring()["steps"][0], "slots": [{"position": 0}] * 8}
     assert make("StorageStrip", steps=[slots]).steps[0]["slots"][7] == {"position": 0, "new": False}
     field = make("ReceptiveField", probe=None)
-    assert (field.query, field.probe, field.sinks) == (47, 39, 0)
+    assert (field.query, field.probe) == (47, 39)
     assert make("ReceptiveField", num_layers=1, num_positions=3, probe=None).probe == 0
 
 

@@ -16,8 +16,7 @@ function drawCells(field, reach, depth, sizes) {
   return svg("g", {}, ...reach.flatMap((row, at) => {
     const y = TOP + at * sizes.row;
     const cells = row.map((acts, position) => {
-      const sink = position < field.sinks ? " sn-rf-sink sn-hue-4" : "";
-      const state = acts && at <= depth ? `sn-rf-acts${at === depth ? " sn-rf-now" : ""}${sink}` : "sn-rf-idle";
+      const state = acts && at <= depth ? `sn-rf-acts${at === depth ? " sn-rf-now" : ""}` : "sn-rf-idle";
       const x = sizes.label + position * sizes.cell + inset;
       return svg("rect", { x, y, width: sizes.cell - 2 * inset, height: BOX, rx: Math.min(4, sizes.cell / 4), class: state });
     });
@@ -28,14 +27,9 @@ function drawCells(field, reach, depth, sizes) {
 // Between two rows: from the reached part above to what it sees below, as one slanted band.
 function drawCone(field, reach, depth, sizes) {
   const group = svg("g", {});
-  const edge = (row, from) => {
-    const inside = row.flatMap((acts, position) => (acts && position >= from ? [position] : []));
-    return inside.length ? [sizes.label + inside[0] * sizes.cell, sizes.label + (inside[inside.length - 1] + 1) * sizes.cell] : null;
-  };
+  const edge = (row) => [row.indexOf(true), row.lastIndexOf(true) + 1].map((at) => sizes.label + at * sizes.cell);
   for (let at = 0; at < depth; at += 1) {
-    const low = Math.max(field.sinks, field.query - (at + 1) * field.window);
-    const [above, below] = [edge(reach[at], Math.max(0, field.query - at * field.window)), edge(reach[at + 1], Math.min(low, field.query))];
-    if (!above || !below) continue;
+    const [above, below] = [edge(reach[at]), edge(reach[at + 1])];
     const [y, next] = [TOP + at * sizes.row + BOX, TOP + (at + 1) * sizes.row];
     group.append(svg("path", { d: `M${above[0]} ${y}H${above[1]}L${below[1]} ${next}H${below[0]}Z`, class: "sn-rf-cone" }));
   }
@@ -47,15 +41,13 @@ function drawWay(field, probe, sizes) {
   const centre = (position) => sizes.label + (position + 0.5) * sizes.cell;
   const bottom = TOP + field.num_layers * sizes.row;
   const way = wayUp(field, probe);
-  const reaches = way !== null && way.length - 1 <= field.num_layers;
+  const reaches = way.length - 1 <= field.num_layers;
   const className = reaches ? "sn-rf-way" : "sn-rf-way sn-rf-short";
   const points = [[centre(probe), bottom + BOX / 2]];
-  if (way !== null) {
-    // It waits in its own column until the last layers carry it, as a residual stream does.
-    const spare = Math.max(0, field.num_layers - (way.length - 1));
-    const path = [...Array(spare).fill(probe), ...way.slice(1)].slice(0, field.num_layers);
-    path.forEach((position, at) => points.push([centre(position), bottom - (at + 1) * sizes.row + BOX / 2]));
-  }
+  // It waits in its own column until the last layers carry it, as a residual stream does.
+  const spare = Math.max(0, field.num_layers - (way.length - 1));
+  const path = [...Array(spare).fill(probe), ...way.slice(1)].slice(0, field.num_layers);
+  path.forEach((position, at) => points.push([centre(position), bottom - (at + 1) * sizes.row + BOX / 2]));
   const dot = { r: Math.min(4.5, sizes.cell / 2), class: reaches ? "sn-rf-dot" : "sn-rf-dot sn-rf-short" };
   return svg(
     "g", {}, svg("path", { d: `M${points.map((point) => point.join(" ")).join("L")}`, class: className }),
@@ -74,15 +66,6 @@ function drawPositions(field, probe, sizes) {
     chartText(middle(probe), y, "middle", String(probe), "sn-rf-here"),
     ...shown.map((position) => chartText(middle(position), y, "middle", String(position))),
     chartText(middle(field.query), 12, "middle", String(field.query), "sn-rf-here"),
-  );
-}
-
-function legend(field) {
-  return legendOf(
-    boxKey("sn-rf-acts", "can act on the logits"),
-    field.sinks ? boxKey("sn-rf-acts sn-rf-sink sn-hue-4", "a sink that can") : null,
-    boxKey("sn-rf-idle", "cannot, or is not reached yet"),
-    "press a position to choose the token",
   );
 }
 
@@ -127,12 +110,18 @@ function build({ probe: firstProbe, ...field }, moves) {
     delay: () => 1400,
     draw,
     says: (depth) => `${fieldWords(field, depth)}\n${probeSaid()}`,
-    below: [scroller, legend(field)],
+    below: [
+      scroller,
+      legendOf(
+        boxKey("sn-rf-acts", "can act on the logits"), boxKey("sn-rf-idle", "cannot, or is not reached yet"),
+        "press a position to choose the token",
+      ),
+    ],
     opening: 1,
   };
 }
 
 export default steppedPicture({
   name: "receptive-field", label: "The receptive field under a window", build,
-  inputs: ["window", "num_layers", "num_positions", "sinks", "query", "probe"],
+  inputs: ["window", "num_layers", "num_positions", "query", "probe"],
 });

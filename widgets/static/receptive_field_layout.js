@@ -1,33 +1,17 @@
-// Which positions act on a query's logits, layer by layer: pure functions of window and sinks.
+// Which positions act on a query's logits, layer by layer: pure functions of the window.
 
 import { count, number, ranges } from "./words.js";
 
-// Whether the token at `query` attends to the one at `key`.
-export function sees(query, key, { window, sinks }) {
-  return key <= query && (key < sinks || query - key <= window);
-}
-
-// The fewest layers through which each position acts on the query, null where no number is enough.
-export function layersOf(field) {
-  const layers = Array(field.num_positions).fill(null);
-  layers[field.query] = 0;
-  const queue = [field.query];
-  for (const query of queue) {
-    for (let key = 0; key < query; key += 1) {
-      if (layers[key] !== null || !sees(query, key, field)) continue;
-      layers[key] = layers[query] + 1;
-      queue.push(key);
-    }
-  }
-  return layers;
+// The fewest layers through which each position acts on the query, infinitely many behind it.
+export function layersOf({ window, query, num_positions: positions }) {
+  return Array.from({ length: positions }, (_, at) => (at > query ? Infinity : Math.ceil((query - at) / window)));
 }
 
 // reach[k]: whether each position acts on the query's logits through k layers. reach[0] is the
 // query alone, reach[num_layers] the tokens.
 export function reachOf(field) {
   const layers = layersOf(field);
-  return Array.from({ length: field.num_layers + 1 }, (_, depth) =>
-    layers.map((needed) => needed !== null && needed <= depth));
+  return Array.from({ length: field.num_layers + 1 }, (_, depth) => layers.map((needed) => needed <= depth));
 }
 
 function positionsOf(row) {
@@ -35,15 +19,10 @@ function positionsOf(row) {
 }
 
 // The way of a probe up to the query over the fewest layers, [probe, ..., query]: at each layer to
-// the latest position that still gets there. Null when there is no way.
-export function wayUp(field, probe) {
-  const layers = layersOf(field);
-  if (layers[probe] === null) return null;
+// the latest position that sees where it is.
+export function wayUp({ window, query }, probe) {
   const way = [probe];
-  for (let left = layers[probe] - 1; left >= 0; left -= 1) {
-    const from = way[way.length - 1];
-    way.push(layers.findLastIndex((needed, query) => needed === left && sees(query, from, field)));
-  }
+  while (way.at(-1) < query) way.push(Math.min(query, way.at(-1) + window));
   return way;
 }
 
@@ -76,17 +55,14 @@ export function probePlace({ query }, probe) {
 
 // The probe in words: whether it can act, through how many layers, over which positions.
 export function probeWords(field, probe) {
-  const { query, num_layers: layers, window } = field;
+  const { query, num_layers: layers } = field;
   if (probe === query) return `Token ${probe} is the query itself.`;
   const where = `Token ${probe} lies ${number(query - probe)} back`;
   const needed = layersOf(field)[probe];
-  if (needed === null) return `${where}; no number of layers carries it to the query.`;
   const hops = `${count(needed, "layer")} (${wayUp(field, probe).join(" → ")})`;
   if (needed > layers) return `${where}; it would need ${hops}, and there ${layers === 1 ? "is" : "are"} ${layers}: it cannot change the logits.`;
   if (needed === 1) return `${where}: the query sees it directly.`;
-  const gone = query - probe > window && probe >= field.sinks
-    ? " Its own K/V is evicted by then, but the kept entries above were computed from it." : "";
-  return `${where}, and acts through ${hops}: it can change the logits.${gone}`;
+  return `${where}, and acts through ${hops}: it can change the logits. Its own K/V is evicted by then, but the kept entries above were computed from it.`;
 }
 
 // The picture's cell in pixels, and its label's width.

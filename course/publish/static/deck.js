@@ -8,14 +8,14 @@
     defaultTiming: 0, plugins: [RevealNotes],
   });
 
-  // A picture taller than its slide is moved a part at a time.
+  // A picture or a task taller than its slide is moved a part at a time.
   function scroll(way) {
-    const frame = deck.getCurrentSlide().querySelector(".sd-picture");
+    const frame = deck.getCurrentSlide().querySelector(".sd-frame");
     frame?.scrollBy({ top: way * frame.clientHeight * 0.6 });
   }
 
   function sayMore(slide) {
-    const frame = slide.querySelector(".sd-picture");
+    const frame = slide.querySelector(".sd-frame");
     if (!frame) return;
     const rest = frame.scrollHeight - frame.clientHeight - frame.scrollTop;
     slide.querySelector(".sd-more").hidden = rest < 4;
@@ -32,10 +32,10 @@
     });
   }
 
-  // Escape leaves a picture or a field; the arrow keys turn slides again.
+  // Escape leaves a frame or a field; the arrow keys turn slides again.
   document.addEventListener("keydown", (event) => {
     const at = document.activeElement;
-    if (event.key !== "Escape" || !at || !at.closest(".sd-picture, .sd-options")) return;
+    if (event.key !== "Escape" || !at || !at.closest(".sd-frame, .sd-options")) return;
     at.blur();
     event.stopPropagation();
     event.preventDefault();
@@ -43,7 +43,7 @@
   for (const options of document.querySelectorAll(".sd-options")) {
     options.addEventListener("input", () => countHands(options));
   }
-  for (const frame of document.querySelectorAll(".sd-picture")) {
+  for (const frame of document.querySelectorAll(".sd-frame")) {
     const slide = frame.closest("section");
     frame.addEventListener("scroll", () => sayMore(slide));
     const resized = new ResizeObserver(() => sayMore(slide));

@@ -27,7 +27,8 @@ A_NEW_CELL = "Python"  # marimo's button after the last cell
 @in_lesson(*OPENED)
 def test_an_untouched_lesson_has_run_by_itself_and_fits_a_narrow_page(lesson):
     assert_ran_by_itself(lesson)
-    assert assert_shown_only_after(lesson.page, set())
+    asks = lesson.page.locator(".sn-prediction").count() > 0
+    assert bool(assert_shown_only_after(lesson.page, set())) == asks
     expect(lesson.page.locator(".sn", has_text="`")).to_have_count(0)
     assert_fits(lesson, 390)
     wait_for(lambda: lesson.page.evaluate("App.scrollWidth - App.clientWidth") == 0)
@@ -86,6 +87,8 @@ def test_what_answers_a_prediction_shows_only_after_it(lesson, course_server):
     page = lesson.page
     wait_for(lambda: page.evaluate(JS["IN_ROWS"]) == 0)  # of boxes that wait in a row, one is shown
     questions = page.locator(".sn-prediction")
+    if questions.count() == 0:  # lesson 12 asks for diagnoses instead
+        return
     first = questions.filter(has=page.get_by_role("radio")).first
     first.get_by_role("radio").first.focus()
     for key in ("Space", "Enter"):
