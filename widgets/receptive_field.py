@@ -12,8 +12,9 @@ class ReceptiveField(Picture):
     """Positions by layers: what `query` sees, what those saw, down to the tokens.
 
     With a window W, each layer sees the last W + 1 positions, so that after L layers the logits of
-    `query` (by default the last position) can depend on tokens as far back as L x W. `probe` is the token that is chosen at first, by default the oldest that the
-    query itself sees; a slider moves it, and its way up is drawn when asked for.
+    `query` (by default the last position) can depend on tokens as far back as L x W. `probe` is the
+    token that is chosen at first, by default the oldest that the query itself sees; a slider moves
+    it, and its way up is drawn when asked for.
     Raises: ValueError for a query or a probe outside the positions.
     """
 

@@ -38,8 +38,8 @@ from widgets import standalone
 
 _KEYS = (
     "Right and left turn slides, down and up move what is taller than its slide, S opens your "
-    "notes in a second window.\nTab goes into a picture, whose keys are then its own; Escape leaves "
-    "it. "
+    "notes in a second window.\nTab goes into a picture, whose keys are then its own; Escape "
+    "leaves it. "
 )
 _SMALL = re.compile(r"(font(?:-size)?: ?[^;}]*?)\b(?:9|10|11)(?:\.\d+)?px")
 
