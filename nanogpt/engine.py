@@ -170,6 +170,10 @@ class Engine:
             num_steps += 1
         return self.trace()
 
+    def forget_step(self) -> None:
+        """Drop the oldest record; the ids of the requests that left in it can be reused."""
+        self._forget(self.steps.popleft())
+
     def trace(self, error: str | None = None) -> Trace:
         """The records that are kept; `error` says why the run stopped early, if it did."""
         return self.recorder.trace(self.config, self.executor.name, error)
@@ -202,7 +206,7 @@ class Engine:
                 self._nonfinite_steps.pop(work.request_id, None)
         keep = self.config.keep_steps
         while keep is not None and len(self.steps) > keep:
-            self._forget(self.steps.popleft())
+            self.forget_step()
 
     def _forget(self, step: StepRecord) -> None:
         """Drop all state of the requests that left in a step, so that their ids can be reused."""

@@ -5,7 +5,7 @@
 The worker takes in new orders between two steps, and ends with its parent.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class Worker:
     """An engine that reports every step. Mutable: the engine, the hashes it has reported."""
 
     def __init__(self, model: GPT, config: EngineConfig) -> None:
-        self.engine = Engine(model, replace(config, keep_steps=1))  # the router keeps the records
+        self.engine = Engine(model, config)
         self._reported: frozenset[str] = frozenset()
         self._sending: dict[int, Prefill] = {}
 
@@ -121,6 +121,7 @@ class Worker:
             if not aborted and not isinstance(error, NotFiniteError):
                 raise
             return Aborted(aborted, _said(error)) if aborted else None
+        self.engine.forget_step()  # a request whose prompt was computed here may come back whole
         reported, self._reported = self._reported, self.block_hashes()
         return Stepped(
             work=record.work,

@@ -24,7 +24,7 @@ from nanogpt.scheduler import Scheduler
 from nanogpt.trace import PrefixHitRecord, WorkRecord
 from nanogpt.views.fleet_views import WorkerView
 from nanogpt.workers.router_state import RoundRobin, Ticket, WorkerBook
-from nanogpt.workers.worker_messages import Stepped
+from nanogpt.workers.worker_messages import Prefill, Stepped
 from nanogpt.workers.worker_process import Worker, map_model, write_model
 
 SETTINGS = EngineConfig(token_budget=8, max_batch_size=2, block_size=4, share_prefixes=True)
@@ -165,6 +165,17 @@ def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
             assert book._published.keys() == cache.pool.block_of.keys()
     assert worker.is_idle and worker.block_hashes() == cache.pool.block_of.keys()
     assert num_hits and (num_evicted > 0) == (kv_tokens < 1000)
+
+
+def test_a_request_whose_prompt_a_worker_has_computed_may_come_back_whole(tmp_path: Path):
+    """As the last one before it, where the decode worker is lost."""
+    worker, request = Worker(tiny_model(), SETTINGS), Request(0, prompt(9), 3)
+    computed = replace(request, prompt_tokens=prompt(8), max_new_tokens=1)
+    for order in (Prefill(computed, (0, 1), str(tmp_path / "frame")), request):
+        assert worker.carry_out(order) == []
+        while not worker.is_idle:
+            worker.step()
+    assert request.generated_tokens == generate(tiny_model(), prompt(9), 3)
 
 
 @pytest.mark.parametrize("make_model", [tiny_model, tiny_llama])
