@@ -102,6 +102,7 @@ class _Merge:
         self.left: list[tuple[str, str]] = []
         self.notes: list[str] = []
         self.along: dict[str, str] = {}  # name -> source
+        self.homes: dict[str, tuple[int, int]] = {}  # name -> the text and the cell it came from
         self.cells: list[list[Statement]] = []
         self.setup: list[str] = []  # statements for the setup cell
 
@@ -116,7 +117,7 @@ class _Merge:
             for name, item in needs.imports
             if (name in needs.names or item.module(name) in ALLOWED)
             and name not in theirs
-            and self._is_new(name, item.only(name))
+            and self._is_new(name, item.only(name), (id(source), item.cell))
         ]
         for cell in needs.cells:
             kept = [each for each in cell if self._is_kept(each, source, theirs)]
@@ -133,19 +134,20 @@ class _Merge:
                 self.notes.append(words)
         if item.is_stub or item.binds & theirs or item.binds & self.left_names:
             return False
-        known = [n for n in item.binds if not is_local(n) and not self._is_new(n, item.source)]
-        return not known
+        home, public = (id(source), item.cell), [n for n in item.binds if not is_local(n)]
+        return all(self._is_new(name, item.source, home) for name in public)
 
     @property
     def left_names(self) -> set[str]:
         """The answers that are not carried over."""
         return {name for name, _ in self.left}
 
-    def _is_new(self, name: str, text: str) -> bool:
-        """Whether no text before this one has brought the name."""
-        if name in self.along and self.along[name] != text:
+    def _is_new(self, name: str, text: str, home: tuple[int, int]) -> bool:
+        """Whether only this cell has brought the name so far: `A = cache(A)` goes with its def."""
+        is_new = self.homes.setdefault(name, home) == home
+        if self.along.setdefault(name, text) != text and not is_new:
             self.notes.append(f"`{name}` was found twice; the first one was taken.")
-        return self.along.setdefault(name, text) is text
+        return is_new
 
     def text(self, new: str) -> str:
         """The text of `fresh` with the learner's cells in it."""

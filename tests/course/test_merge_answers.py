@@ -130,6 +130,16 @@ def test_classes_tables_and_what_fills_them_come_along():
     assert called(plain) == 3
 
 
+def test_a_name_that_its_cell_binds_again_is_what_it_is_in_the_end():
+    old = notebook(
+        cell("def three():\n    return 3\nthree = three()"),
+        function("plan", "    return three + a"),
+    )
+    carried = carry(old, NEW)
+    assert called(carried.text) == 5
+    assert carried.sentences() == ["Carried over: plan.", "With what they use: three."]
+
+
 def test_what_depends_on_each_other_is_one_cell_and_comes_once():
     shared = "_low = [1]\nT = []\nV = [2]\nT.append(_low)\n_low.append(4)"
     plan = "def plan(a, b):\n    return T if a == 2 else mask(2, b)"
