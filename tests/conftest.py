@@ -37,7 +37,7 @@ LEFT_OUT = pytest.StashKey[dict[str, int]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("the course")
     group.addoption("--quick", action="store_true", help="pure units, in two minutes")
-    group.addoption("--all", action="store_true", help="everything, in forty minutes")
+    group.addoption("--all", action="store_true", help="everything, in an hour")
     group.addoption("--lesson", help="only the tests that name one lesson, such as l05")
 
 

@@ -17,7 +17,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 T = TypeVar("T")
 TIER = "SERVING_NANOGPT_TIER"  # also read by the workers, which are processes of their own
 WEEK = "SERVING_NANOGPT_WEEK"  # said once, so that a run over midnight has one week
-MINUTES = {"quick": 2, "default": 8, "all": 40}  # at most, on two quiet cores
+MINUTES = {"quick": 2, "default": 9, "all": 60}  # at most, on two quiet cores
 
 _REPEATABLE = {"deadline": None, "derandomize": True, "database": None}
 _PROFILES = {

@@ -36,7 +36,7 @@ COMMANDS = {
     "site": "write the course as a static site: site OUT",
     "audit": "measure how good the checks of a lesson are: audit l01",
     "doctor": "say what is wrong with this machine's set-up",
-    "test": "run the tests in about 11 minutes (--quick: 2, --all: 40), or with pytest's options",
+    "test": "run the tests in about 9 minutes (--quick: 2, --all: 60), or with pytest's options",
 }
 OF_THE_COURSE = (
     *("check", "task", "hint", "progress", "import", "contest", "demo", "grade", "site", "audit"),

@@ -1,6 +1,6 @@
 """What lessons/data/split.json was written with: three ways to share two cores, and one run drawn.
 
-`python -m course.lesson_data.l09b_recording lessons/data/split.json` writes it anew, in about ten
+`python -m course.lesson_data.l09b_recording lessons/data/split.json` writes it anew, in about two
 minutes on two idle cores; a number behind it is that of the requests for each row.
 """
 
@@ -26,13 +26,13 @@ from nanogpt.workers.worker_fleet import Fleet
 CONFIG = EngineConfig(
     token_budget=512, max_batch_size=16, max_kv_tokens=8192, block_size=16, share_prefixes=True
 )
-RATES = (4, 8, 12, 16, 20)
+RATES = (20, 40, 60, 80, 100)
 NEW, TTFT_MS, ITL_MS = 24, 400, 20
 """Tokens of an answer; a request counts if its first token comes within the one and if the others
 follow, on average, within the other."""
 
 
-def record(path: str, num_requests: int = 60) -> None:
+def record(path: str, num_requests: int = 200) -> None:
     """Write what takes too long for a page; lessons/data/split.md says what it is."""
     rows = measured(num_requests)
     trace = real_run(transfers.blocks_to_send, transfers.may_free)

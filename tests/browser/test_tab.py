@@ -133,9 +133,9 @@ def test_escape_leaves_the_editor_for_the_button_and_tab_indents_within(look):
     expect(page.locator(".tab-exercise[data-exercise='l01.chunk_size'] .tab-check")).to_be_focused()
 
 
-@pytest.mark.parametrize(("lesson", "exercise", "wrong"), OTHERS)
-def test_a_right_a_wrong_and_an_endless_answer_of_other_lessons(look, lesson, exercise, wrong):
-    box, name = box_of(look(lesson), exercise), exercise.partition(".")[2]
+@pytest.mark.parametrize(("stem", "exercise", "wrong"), OTHERS)
+def test_a_right_a_wrong_and_an_endless_answer_of_other_lessons(look, stem, exercise, wrong):
+    box, name = box_of(look(stem), exercise), exercise.partition(".")[2]
     assert write(box, f"def {name}{wrong}") == "failed"
     assert write(box, inspect.getsource(lesson_exercise(exercise).right[0])) == "passed"
     assert write(box, f"def {name}(*args):\n    while True:\n        pass") == "timeout"

@@ -117,3 +117,15 @@ def test_old_reports_herd_and_what_was_sent_since_disperses_the_herd():
     assert max(map(where.count, range(4))) / len(where) < 0.3
     runs = sum(one != other for one, other in pairwise(where))
     assert runs < len(where) / 3, "most requests follow the one before"
+
+
+def test_two_pools_have_the_evenest_rhythm_and_serve_fewest():
+    text = (ROOT / "lessons" / "l09b_prefill_here.py").read_text(encoding="utf-8")
+    rows = {(row["rate"], row["fleet"]): row for row in recorded("split")["rows"]}
+    whole, chunks, pools = dict.fromkeys(row["fleet"] for row in recorded("split")["rows"])
+    assert all(row["goodput"] == rate for (rate, _), row in rows.items() if rate <= 60)
+    for fleet_name, said in ((pools, "tokens come {:.1f} ms"), (whole, "whole prompts {:.1f} ms")):
+        assert said.format(rows[60, fleet_name]["itl_ms"]) in " ".join(text.split())
+    for rate in (80, 100):
+        assert rows[rate, whole]["goodput"] > 2 * rows[rate, pools]["goodput"]
+        assert rows[rate, pools]["goodput"] < rows[rate, chunks]["goodput"]
